@@ -14,11 +14,6 @@ STATICFILES_FINDERS = [
     "portal.web.finders.PlotlyFinder",
 ]
 
-CONTEXT_PROCESSORS = ["portal.web.context.shell"]
-
-# After AuthenticationMiddleware: sets request.actor (Membership or None).
-MIDDLEWARE = ["portal.web.access.ActorMiddleware"]
-
 CSRF_FAILURE_VIEW = "portal.web.views.csrf_failure"
 
 DJANGO_TABLES2_TEMPLATE = "portal/parts/table.html"
@@ -29,7 +24,7 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
         "default-src": ["'none'"],
         "script-src": ["'self'"],
         "style-src": ["'self'"],
-        "img-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
         "font-src": ["'self'"],
         "connect-src": ["'self'"],
         "form-action": ["'self'"],
