@@ -1,0 +1,1 @@
+"""Who is here: organisations, memberships with a role, API tokens, and what each role may see."""

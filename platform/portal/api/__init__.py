@@ -1,0 +1,1 @@
+"""The HTTP API: one NinjaAPI, a router per app, organisation-scoped by token."""

@@ -1,0 +1,1 @@
+"""The independent look: auditors' public keys, reviews, findings, sign-off."""

@@ -1,0 +1,1 @@
+"""From metered usage to money: events, periods, savings, invoices, journal, exports."""

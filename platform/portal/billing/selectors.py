@@ -1,0 +1,82 @@
+"""Reads of usage, periods, savings, invoices, journal, exports; every one takes the actor."""
+
+from django.db.models import QuerySet
+
+from portal.accounts.access import get_or_404, scope
+from portal.accounts.models import Membership
+from portal.billing.models import (
+    BillingPeriod,
+    Export,
+    Invoice,
+    JournalEntry,
+    ParkedUsage,
+    SavingsRecord,
+    UsageBatch,
+    UsageEvent,
+)
+
+
+def usage_batch_list(*, actor: Membership) -> QuerySet[UsageBatch]:
+    """Deliveries of usage, newest first."""
+    return scope(actor, UsageBatch.objects.all(), "usage")
+
+
+def usage_batch_get(*, actor: Membership, batch_id: object) -> UsageBatch:
+    """One of `usage_batch_list`, or Http404."""
+    return get_or_404(usage_batch_list(actor=actor), batch_id)
+
+
+def usage_event_list(*, actor: Membership) -> QuerySet[UsageEvent]:
+    """Accepted events in the order they arrived."""
+    return scope(actor, UsageEvent.objects.all(), "usage")
+
+
+def parked_usage(*, actor: Membership, batch_id: object) -> QuerySet[ParkedUsage]:
+    """Lines of one visible delivery that were not counted; Http404 when it is not visible."""
+    return ParkedUsage.objects.filter(batch=usage_batch_get(actor=actor, batch_id=batch_id))
+
+
+def period_list(*, actor: Membership) -> QuerySet[BillingPeriod]:
+    """Billing periods, newest first."""
+    return scope(actor, BillingPeriod.objects.select_related("contract_version"), "billing")
+
+
+def period_get(*, actor: Membership, period_id: object) -> BillingPeriod:
+    """One of `period_list`, or Http404."""
+    return get_or_404(period_list(actor=actor), period_id)
+
+
+def savings_list(*, actor: Membership) -> QuerySet[SavingsRecord]:
+    """Savings per period with their measurement."""
+    return scope(actor, SavingsRecord.objects.select_related("period", "measurement"), "billing")
+
+
+def savings_get(*, actor: Membership, savings_id: object) -> SavingsRecord:
+    """One of `savings_list`, or Http404."""
+    return get_or_404(savings_list(actor=actor), savings_id)
+
+
+def invoice_list(*, actor: Membership) -> QuerySet[Invoice]:
+    """Issued invoices, newest first."""
+    rows = Invoice.objects.select_related("period", "savings", "measurement")
+    return scope(actor, rows, "billing")
+
+
+def invoice_get(*, actor: Membership, invoice_id: object) -> Invoice:
+    """One of `invoice_list`, or Http404."""
+    return get_or_404(invoice_list(actor=actor), invoice_id)
+
+
+def journal_list(*, actor: Membership) -> QuerySet[JournalEntry]:
+    """Postings in booking order."""
+    return scope(actor, JournalEntry.objects.select_related("invoice"), "billing")
+
+
+def export_list(*, actor: Membership) -> QuerySet[Export]:
+    """Exports with their invoice and stored file."""
+    return scope(actor, Export.objects.select_related("invoice", "stored_file"), "billing")
+
+
+def export_get(*, actor: Membership, export_id: object) -> Export:
+    """One of `export_list`, or Http404."""
+    return get_or_404(export_list(actor=actor), export_id)

@@ -1,0 +1,1 @@
+"""What was agreed before the first run: contract, measurement plan and their three signatures."""

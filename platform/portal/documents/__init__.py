@@ -1,0 +1,1 @@
+"""Stored files, issued reports, the transparency log, and who downloaded what."""

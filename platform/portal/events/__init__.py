@@ -1,0 +1,1 @@
+"""The audit trail: one hash-chained row per change, written in the change's own transaction."""

@@ -1,0 +1,1 @@
+"""What is measured and at what price: systems, models, model mixes, price books."""

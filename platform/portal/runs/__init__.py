@@ -1,0 +1,1 @@
+"""Long work: jobs with leases, baselines, tunings, kernel packages, measurements."""

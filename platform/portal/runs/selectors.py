@@ -1,0 +1,80 @@
+"""Reads of jobs, baselines, tunings, packages, measurements; every one takes the actor."""
+
+from django.db.models import QuerySet
+
+from portal.accounts.access import get_or_404, scope
+from portal.accounts.models import Membership
+from portal.runs.models import (
+    Baseline,
+    Job,
+    JobStep,
+    KernelPackage,
+    Measurement,
+    Tuning,
+    TuningEvent,
+)
+
+
+def job_list(*, actor: Membership) -> QuerySet[Job]:
+    """Jobs; an operator of the operating organisation sees those of all organisations."""
+    return scope(actor, Job.objects.select_related("organisation", "requested_by"), "jobs")
+
+
+def job_get(*, actor: Membership, job_id: object) -> Job:
+    """One of `job_list`, or Http404."""
+    return get_or_404(job_list(actor=actor), job_id)
+
+
+def job_steps(*, actor: Membership, job_id: object) -> QuerySet[JobStep]:
+    """The steps of one visible job, in order; Http404 when the job is not visible."""
+    return JobStep.objects.filter(job=job_get(actor=actor, job_id=job_id))
+
+
+def baseline_list(*, actor: Membership) -> QuerySet[Baseline]:
+    """Frozen baselines with system, mix and contract version."""
+    rows = Baseline.objects.select_related("system", "mix__model", "contract_version")
+    return scope(actor, rows, "baselines")
+
+
+def baseline_get(*, actor: Membership, baseline_id: object) -> Baseline:
+    """One of `baseline_list`, or Http404."""
+    return get_or_404(baseline_list(actor=actor), baseline_id)
+
+
+def tuning_list(*, actor: Membership) -> QuerySet[Tuning]:
+    """Searches for kernels."""
+    return scope(actor, Tuning.objects.select_related("system", "mix", "baseline"), "tunings")
+
+
+def tuning_get(*, actor: Membership, tuning_id: object) -> Tuning:
+    """One of `tuning_list`, or Http404."""
+    return get_or_404(tuning_list(actor=actor), tuning_id)
+
+
+def tuning_events(*, actor: Membership, tuning_id: object) -> QuerySet[TuningEvent]:
+    """The trials of one visible search, in order; Http404 when it is not visible."""
+    return TuningEvent.objects.filter(tuning=tuning_get(actor=actor, tuning_id=tuning_id))
+
+
+def package_list(*, actor: Membership) -> QuerySet[KernelPackage]:
+    """Kernel packages with their model, system and search."""
+    rows = KernelPackage.objects.select_related("model", "system", "tuning")
+    return scope(actor, rows, "packages")
+
+
+def package_get(*, actor: Membership, package_id: object) -> KernelPackage:
+    """One of `package_list`, or Http404."""
+    return get_or_404(package_list(actor=actor), package_id)
+
+
+def measurement_list(*, actor: Membership) -> QuerySet[Measurement]:
+    """Measurements with baseline, package and contract version."""
+    rows = Measurement.objects.select_related(
+        "baseline", "package", "contract_version__system", "contract_version__mix__model"
+    )
+    return scope(actor, rows, "measurements")
+
+
+def measurement_get(*, actor: Membership, measurement_id: object) -> Measurement:
+    """One of `measurement_list`, or Http404."""
+    return get_or_404(measurement_list(actor=actor), measurement_id)
