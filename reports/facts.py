@@ -1,0 +1,367 @@
+"""What a report prints, as frozen, validated records.
+
+In: a JSON object built by whoever owns the data (the portal). Out: `ReportFacts`, the only input
+of the PDF and of the billing statement, and `MeasurementFacts`, the part that exists before any
+money does and that the measurement statement carries.
+
+Every number is text in plain decimal notation (`"812.40"`), so that no reader rounds it on the
+way; the unit is in the field's name. Ratios are minus one: uplift `"0.2345"` is 23.45 %.
+Never compute a figure here: facts are stated, and `reports.verify` recomputes them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, TypeVar
+from zoneinfo import available_timezones
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from reports.canonical import canonical_json, strict_json
+from reports.errors import ReportError
+
+R = TypeVar("R", bound="Record")
+FACTS_VERSION = "ignition-facts/v1"
+
+# Explicit marks that reorder what a person reads; a name may not change how a number looks.
+_REORDERING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def _printable(value: str) -> str:
+    for character in value:
+        if unicodedata.category(character) in {"Cc", "Cs", "Co", "Cn"}:
+            raise ValueError(f"holds the unprintable character U+{ord(character):04X}")
+        if unicodedata.bidirectional(character) in _REORDERING:
+            raise ValueError(f"holds the text-reordering character U+{ord(character):04X}")
+    return unicodedata.normalize("NFC", value)
+
+
+def _utc(value: str) -> str:
+    if not value.endswith("Z"):
+        raise ValueError("must be RFC 3339 in UTC, ending in Z")
+    if datetime.fromisoformat(value).tzinfo != UTC:
+        raise ValueError("must be RFC 3339 in UTC, ending in Z")
+    return value
+
+
+def _zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError("must be an IANA time zone name such as Europe/Berlin")
+    return value
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_printable)]
+Sentence = Annotated[
+    str, StringConstraints(min_length=1, max_length=1200), AfterValidator(_printable)
+]
+Number = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9]\d{0,30})(\.\d{1,18})?$")]
+Count = Annotated[str, StringConstraints(pattern=r"^(0|[1-9]\d{0,18})$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+Utc = Annotated[str, StringConstraints(max_length=40), AfterValidator(_utc)]
+Date = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Zone = Annotated[str, AfterValidator(_zone)]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+
+
+class Record(BaseModel):
+    """Frozen, closed (an unknown field is an error) and strict (no silent conversion)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Party(Record):
+    name: Text
+    reference: Text
+
+
+class Period(Record):
+    """Half-open: `start` belongs to it, `end` does not."""
+
+    label: Text
+    zone: Zone
+    start: Utc
+    end: Utc
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Period:
+        if datetime.fromisoformat(self.start) >= datetime.fromisoformat(self.end):
+            raise ValueError(f"period start {self.start} must come before its end {self.end}")
+        return self
+
+
+class SystemFacts(Record):
+    name: Text
+    fingerprint: Sha256
+    processor: Text
+    cores: Count
+    memory_bytes: Count
+    accelerators: tuple[Text, ...] = ()
+
+
+class LengthShare(Record):
+    """One bar of the traffic histogram: inputs of about `tokens` tokens."""
+
+    tokens: Count
+    samples: Count
+
+
+class MixFacts(Record):
+    model: Text
+    model_sha256: Sha256
+    samples: Count
+    samples_sha256: Sha256
+    traffic: tuple[LengthShare, ...]
+
+
+class PlanFacts(Record):
+    plan_id: Text
+    digest: Sha256
+    option: Text
+    scenario: Text
+    precision: Text
+    cores: Count
+    run_seconds: Number
+    pairs: Count
+    aa_pairs: Count
+    minimum_effect: Number
+    accuracy_floor_cosine: Number
+    short_run: bool
+
+
+class SweepRow(Record):
+    """One stock configuration that was tried; `samples_per_second` is None when it failed."""
+
+    stack: Text
+    version: Text
+    configuration: Text
+    samples_per_second: Number | None
+    state: Text
+    chosen: bool
+
+
+class BaselineFacts(Record):
+    stack: Text
+    version: Text
+    configuration: Text
+    samples_per_second: Number
+    frozen_at: Utc
+    sha256: Sha256
+    sweep: tuple[SweepRow, ...]
+
+
+class AaFacts(Record):
+    """Same stack in both arms. `ratios` are other/base of the kept pairs, 1 = equal."""
+
+    passed: bool
+    lo: Number
+    hi: Number
+    pairs: Count
+    ratios: tuple[Number, ...]
+    reason: Text
+
+
+class UpliftFacts(Record):
+    """Point, 95 % interval and one-sided 95 % lower bound, all as ratio minus one."""
+
+    kept: bool
+    reason: Text
+    point: Number
+    lo: Number
+    hi: Number
+    lower_95: Number
+    pairs: Count
+    ratios: tuple[Number, ...]
+    optimised_samples_per_second: Number
+
+
+class AccuracyFacts(Record):
+    passed: bool
+    samples: Count
+    min_cosine: Number
+    mean_cosine: Number
+    max_abs_error: Number
+    floor_cosine: Number
+
+
+class RejectionCount(Record):
+    reason: Text
+    trials: Count
+
+
+class SearchFacts(Record):
+    """What the kernel search cost and how many candidates the judge refused, by reason."""
+
+    trials: Count
+    accepted: Count
+    rejected: tuple[RejectionCount, ...]
+    seconds: Number
+    cost: Number
+    currency: Currency
+    package_manifest_sha256: Sha256
+
+
+class MeasurementFacts(Record):
+    """All that is known once a measurement is done; carries no money but the search's cost."""
+
+    measurement_id: Identifier
+    method_version: Text
+    organisation: Party
+    auditor: Party
+    measured_at: Utc
+    system: SystemFacts
+    mix: MixFacts
+    plan: PlanFacts
+    baseline: BaselineFacts
+    aa: AaFacts
+    uplift: UpliftFacts
+    accuracy: AccuracyFacts
+    search: SearchFacts
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str | bytes) -> MeasurementFacts:
+        """Validate a JSON object or its text. Raises ReportError naming each wrong field."""
+        return _validated(cls, document)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+class DocumentFacts(Record):
+    number: Identifier
+    version: Count
+    title: Text
+    status: Literal["draft", "issued"]
+    issued_at: Utc
+
+
+class InvoiceFacts(Record):
+    number: Identifier
+    status: Text
+    issued_on: Date
+    due_on: Date | None = None
+
+
+class UsageRow(Record):
+    model: Text
+    system: Text
+    samples: Count
+
+
+class UsageFacts(Record):
+    """Accepted work of the period and the fate of every event that came in."""
+
+    samples: Count
+    accepted: Count
+    duplicates: Count
+    conflicts: Count
+    late: Count
+    early: Count
+    rejected: Count
+    rows: tuple[UsageRow, ...]
+
+
+class SavingsFacts(Record):
+    """One line of savings. Money is in `currency`; `per_sample` costs carry full precision."""
+
+    currency: Currency
+    volume_samples: Count
+    price_per_core_hour: Number
+    cores: Count
+    baseline_samples_per_second: Number
+    baseline_cost_per_sample: Number
+    uplift_point: Number
+    uplift_lower_95: Number
+    counterfactual: Number
+    point: Number
+    bound: Number
+    billable: Number
+    reason: Sentence | None = None
+
+
+class FeeLine(Record):
+    label: Text
+    amount: Number
+
+
+class FeeFacts(Record):
+    contract: Text
+    currency: Currency
+    lines: tuple[FeeLine, ...]
+    net: Number
+    tax: Number
+    total: Number
+
+
+class ExportFacts(Record):
+    name: Identifier
+    format: Text
+    sha256: Sha256
+    size_bytes: Count
+
+
+class ReportFacts(Record):
+    """Everything one report prints."""
+
+    facts_version: Literal["ignition-facts/v1"]
+    document: DocumentFacts
+    invoice: InvoiceFacts
+    period: Period
+    measurement: MeasurementFacts
+    usage: UsageFacts
+    savings: SavingsFacts
+    fee: FeeFacts
+    exports: tuple[ExportFacts, ...]
+    limits: tuple[Sentence, ...]
+    evidence_digest: Sha256
+    measurement_statement_sha256: Sha256
+
+    @model_validator(mode="after")
+    def _one_currency(self) -> ReportFacts:
+        if self.savings.currency != self.fee.currency:
+            raise ValueError(
+                f"savings are in {self.savings.currency} but the fee is in {self.fee.currency}"
+            )
+        lines = sum((Decimal(line.amount) for line in self.fee.lines), Decimal(0))
+        if lines != Decimal(self.fee.net):
+            raise ValueError(f"fee lines sum to {lines}, but net says {self.fee.net}")
+        if Decimal(self.fee.net) + Decimal(self.fee.tax) != Decimal(self.fee.total):
+            raise ValueError(
+                f"net {self.fee.net} + tax {self.fee.tax} is not the total {self.fee.total}"
+            )
+        return self
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str | bytes) -> ReportFacts:
+        """Validate a JSON object or its text. Raises ReportError naming each wrong field."""
+        return _validated(cls, document)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def to_bytes(self) -> bytes:
+        """RFC 8785 bytes: the same facts always give the same bytes."""
+        return canonical_json(self.to_json())
+
+
+def _validated(cls: type[R], document: Mapping[str, Any] | str | bytes) -> R:
+    value = strict_json(document) if isinstance(document, str | bytes) else document
+    try:
+        return cls.model_validate_json(canonical_json(value))
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc']) or cls.__name__}: {item['msg']}"
+            + (f" (got {item['input']!r:.80})" if not isinstance(item["input"], dict) else "")
+            for item in error.errors()
+        )
+        raise ReportError(f"{cls.__name__} is not valid: {wrong}. Correct these fields.") from error
