@@ -1,0 +1,300 @@
+"""The measurement plan as data.
+
+In: the choices both parties and the auditor sign before the first run.
+Out: a frozen record, its canonical digest, and the key two arms must share to be comparable.
+Never here: a choice made after a candidate was seen; a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from metering.canonical import digest
+from metering.decimals import parse_decimal, to_text
+from metering.fields import Fields, check_zone
+from metering.refusal import Refusal
+
+__all__ = ["METHOD_VERSION", "MeasurementPlan", "Seeds", "SweepSpace", "short_run_plan"]
+
+METHOD_VERSION = "ignition-method-1"
+"""Names the formulas of this release. Changing any formula changes this name."""
+
+OPTIONS = ("A", "B", "C", "D")
+SCENARIOS = ("Offline", "SingleStream", "MultiStream", "Server")
+ARRANGEMENTS = ("padded", "single", "grouped", "ragged")
+MINIMUM_PAIRS = 6
+FULL_PAIRS = 10
+FULL_RUN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Seeds fixed in advance. 64-bit values, so JSON carries them as text."""
+
+    order: int
+    qsl: int
+    sample_index: int
+    schedule: int
+
+    def __post_init__(self) -> None:
+        for name in ("order", "qsl", "sample_index", "schedule"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+                raise Refusal(f"plan.seeds.{name}", repr(value), "a whole number below 2**64")
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object of decimal text."""
+        return {
+            "order": str(self.order),
+            "qsl": str(self.qsl),
+            "sample_index": str(self.sample_index),
+            "schedule": str(self.schedule),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Seeds:
+        """Inverse of `to_json`."""
+        fields = Fields(value, "plan.seeds")
+        seeds = cls(
+            order=int(fields.decimal("order")),
+            qsl=int(fields.decimal("qsl")),
+            sample_index=int(fields.decimal("sample_index")),
+            schedule=int(fields.decimal("schedule")),
+        )
+        fields.finish()
+        return seeds
+
+
+@dataclass(frozen=True)
+class SweepSpace:
+    """Stock configurations the baseline is the best of: the product of all five lists."""
+
+    stacks: tuple[str, ...]
+    threads: tuple[int, ...]
+    arrangements: tuple[str, ...]
+    batches: tuple[int, ...]
+    graph_optimizations: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("stacks", "threads", "arrangements", "batches", "graph_optimizations"):
+            values = tuple(getattr(self, name))
+            object.__setattr__(self, name, values)
+            if not values or len(set(values)) != len(values):
+                raise Refusal(f"plan.sweep.{name}", values, "at least one value, each once")
+        for name in ("threads", "batches"):
+            if any(value < 1 for value in getattr(self, name)):
+                raise Refusal(f"plan.sweep.{name}", getattr(self, name), "whole numbers above 0")
+        unknown = [value for value in self.arrangements if value not in ARRANGEMENTS]
+        if unknown:
+            raise Refusal("plan.sweep.arrangements", unknown, "of " + ", ".join(ARRANGEMENTS))
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object of five lists."""
+        return {
+            "stacks": list(self.stacks),
+            "threads": list(self.threads),
+            "arrangements": list(self.arrangements),
+            "batches": list(self.batches),
+            "graph_optimizations": list(self.graph_optimizations),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> SweepSpace:
+        """Inverse of `to_json`."""
+        fields = Fields(value, "plan.sweep")
+        space = cls(
+            stacks=fields.texts("stacks"),
+            threads=fields.integers("threads"),
+            arrangements=fields.texts("arrangements"),
+            batches=fields.integers("batches"),
+            graph_optimizations=fields.texts("graph_optimizations"),
+        )
+        fields.finish()
+        return space
+
+
+@dataclass(frozen=True)
+class MeasurementPlan:
+    """How baseline and uplift are measured. Units: seconds, pairs, cores by number.
+
+    `option` is the IPMVP option (B: measured uplift times metered volume). `minimum_effect`,
+    `accuracy_floor_cosine` and `held_out_fraction` are fractions. `short_run` marks a plan whose
+    runs are shorter than a full measurement needs: every document made from it says so.
+    """
+
+    plan_id: str
+    method_version: str
+    option: Literal["A", "B", "C", "D"]
+    scenario: str
+    precision: str
+    cores: tuple[int, ...]
+    run_seconds: int
+    pairs: int
+    aa_pairs: int
+    minimum_effect: Decimal
+    accuracy_floor_cosine: Decimal
+    seeds: Seeds
+    sweep: SweepSpace
+    held_out_fraction: Decimal
+    search_budget_s: int
+    short_run: bool
+    zone: str
+    rounding: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cores", tuple(self.cores))
+        for name in ("minimum_effect", "accuracy_floor_cosine", "held_out_fraction"):
+            object.__setattr__(self, name, parse_decimal(getattr(self, name), f"plan.{name}"))
+        self._check_words()
+        self._check_numbers()
+
+    def _check_words(self) -> None:
+        for name in ("plan_id", "method_version", "precision"):
+            if not getattr(self, name):
+                raise Refusal(f"plan.{name}", "nothing", "text that is not empty")
+        if self.option not in OPTIONS:
+            raise Refusal("plan.option", repr(self.option), "one of " + ", ".join(OPTIONS))
+        if self.scenario not in SCENARIOS:
+            raise Refusal("plan.scenario", repr(self.scenario), "one of " + ", ".join(SCENARIOS))
+        if self.rounding != "ROUND_HALF_UP":
+            raise Refusal("plan.rounding", repr(self.rounding), "ROUND_HALF_UP")
+        check_zone(self.zone, "plan.zone")
+
+    def _check_numbers(self) -> None:
+        if not self.cores or len(set(self.cores)) != len(self.cores) or min(self.cores) < 0:
+            raise Refusal("plan.cores", self.cores, "core numbers from 0, each once, at least one")
+        pairs = MINIMUM_PAIRS if self.short_run else FULL_PAIRS
+        seconds = 1 if self.short_run else FULL_RUN_SECONDS
+        floors = {"pairs": pairs, "aa_pairs": pairs, "run_seconds": seconds, "search_budget_s": 0}
+        for name, floor in floors.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < floor:
+                raise Refusal(
+                    f"plan.{name}", value, f"a whole number of at least {floor}",
+                    "a shorter plan must be marked short_run" if not self.short_run else "",
+                )  # fmt: skip
+        for name in ("minimum_effect", "held_out_fraction"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise Refusal(f"plan.{name}", to_text(value), "a fraction from 0 to below 1")
+        if not 0 < self.accuracy_floor_cosine <= 1:
+            raise Refusal(
+                "plan.accuracy_floor_cosine", to_text(self.accuracy_floor_cosine),
+                "a cosine above 0, at most 1",
+            )  # fmt: skip
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes: what the parties sign."""
+        return digest(self.to_json())
+
+    @property
+    def comparability_key(self) -> str:
+        """Digest of what both arms of a comparison must share."""
+        return digest(
+            {
+                "method_version": self.method_version,
+                "scenario": self.scenario,
+                "precision": self.precision,
+                "cores": list(self.cores),
+                "run_seconds": self.run_seconds,
+                "accuracy_floor_cosine": to_text(self.accuracy_floor_cosine),
+            }
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object, ready for `canonical.dumps`."""
+        return {
+            "schema": "ignition.plan.v1",
+            "plan_id": self.plan_id,
+            "method_version": self.method_version,
+            "option": self.option,
+            "scenario": self.scenario,
+            "precision": self.precision,
+            "cores": list(self.cores),
+            "run_seconds": self.run_seconds,
+            "pairs": self.pairs,
+            "aa_pairs": self.aa_pairs,
+            "minimum_effect": to_text(self.minimum_effect),
+            "accuracy_floor_cosine": to_text(self.accuracy_floor_cosine),
+            "seeds": self.seeds.to_json(),
+            "sweep": self.sweep.to_json(),
+            "held_out_fraction": to_text(self.held_out_fraction),
+            "search_budget_s": self.search_budget_s,
+            "short_run": self.short_run,
+            "zone": self.zone,
+            "rounding": self.rounding,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> MeasurementPlan:
+        """Inverse of `to_json`; refuses unknown and missing fields."""
+        fields = Fields(value, "plan")
+        fields.text("schema", ["ignition.plan.v1"])
+        plan = cls(
+            plan_id=fields.text("plan_id"),
+            method_version=fields.text("method_version"),
+            option=fields.text("option", OPTIONS),  # type: ignore[arg-type]
+            scenario=fields.text("scenario"),
+            precision=fields.text("precision"),
+            cores=fields.integers("cores"),
+            run_seconds=fields.integer("run_seconds"),
+            pairs=fields.integer("pairs"),
+            aa_pairs=fields.integer("aa_pairs"),
+            minimum_effect=fields.decimal("minimum_effect"),
+            accuracy_floor_cosine=fields.decimal("accuracy_floor_cosine"),
+            seeds=Seeds.from_json(fields.any("seeds")),
+            sweep=SweepSpace.from_json(fields.any("sweep")),
+            held_out_fraction=fields.decimal("held_out_fraction"),
+            search_budget_s=fields.integer("search_budget_s"),
+            short_run=fields.boolean("short_run"),
+            zone=fields.text("zone"),
+            rounding=fields.text("rounding"),
+        )
+        fields.finish()
+        return plan
+
+
+def short_run_plan(
+    plan_id: str,
+    *,
+    cores: Sequence[int],
+    zone: str,
+    seeds: Seeds,
+    stacks: Sequence[str] = ("onnxruntime", "openvino"),
+    run_seconds: int = 2,
+    pairs: int = 10,
+    aa_pairs: int = 6,
+    search_budget_s: int = 90,
+) -> MeasurementPlan:
+    """A plan for pilots and demonstrations: short runs, marked `short_run` on every document."""
+    threads = tuple(sorted({1, len(cores)}))
+    return MeasurementPlan(
+        plan_id=plan_id,
+        method_version=METHOD_VERSION,
+        option="B",
+        scenario="Offline",
+        precision="float32",
+        cores=tuple(cores),
+        run_seconds=run_seconds,
+        pairs=pairs,
+        aa_pairs=aa_pairs,
+        minimum_effect=Decimal("0.02"),
+        accuracy_floor_cosine=Decimal("0.9999"),
+        seeds=seeds,
+        sweep=SweepSpace(
+            stacks=tuple(stacks),
+            threads=threads,
+            arrangements=("padded", "single", "grouped"),
+            batches=(1, 16),
+            graph_optimizations=("all",),
+        ),
+        held_out_fraction=Decimal("0.2"),
+        search_budget_s=search_budget_s,
+        short_run=True,
+        zone=zone,
+        rounding="ROUND_HALF_UP",
+    )
