@@ -139,17 +139,18 @@ class Tuning(Record):
 
 
 class TuningEvent(models.Model):
-    """One trial of a search, in order: the raw material of the progress chart."""
+    """One line of a search's progress (kernelgen's TrialEvent): the progress chart's material."""
 
     tuning = models.ForeignKey(Tuning, on_delete=models.CASCADE, related_name="events")
     seq = models.PositiveIntegerField()
+    kind = models.CharField(max_length=16, help_text="kernelgen's EventKind")
+    operator = models.CharField(max_length=64, blank=True)
+    trial = models.PositiveIntegerField()
+    text = models.TextField()
+    ratio = models.FloatField(
+        null=True, blank=True, help_text="incumbent time over candidate time, above 1 is faster"
+    )
     elapsed_s = models.FloatField()
-    operator = models.CharField(max_length=64)
-    accepted = models.BooleanField()
-    reason = models.CharField(max_length=200, blank=True)
-    time_ns = models.FloatField(null=True, blank=True)
-    best_ns = models.FloatField(null=True, blank=True)
-    data = models.JSONField(default=dict, help_text="kernelgen's TrialEvent as JSON")
 
     class Meta:
         ordering = ("tuning", "seq")
@@ -158,7 +159,7 @@ class TuningEvent(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.seq} {self.operator} {'accepted' if self.accepted else self.reason}"
+        return f"{self.seq} {self.kind} {self.operator}"
 
 
 class KernelPackage(Issued):

@@ -1,0 +1,117 @@
+"""The database's own refusal to change what is issued, on SQLite and on PostgreSQL.
+
+In: the models. Out: triggers, made anew after every migration (SQLite drops them when a table is
+rebuilt). The models refuse too; the triggers also stop raw SQL, bulk updates and admin tools.
+What they do not stop is the owner of the database file: the signed bundle and the log do that.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, connections, models
+
+from portal.records import Issued
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One table: which columns may never change, and from which state on (SQL over OLD)."""
+
+    model: type[models.Model]
+    changeable: frozenset[str] = frozenset()
+    when: str = ""
+
+    @property
+    def table(self) -> str:
+        """The table's name in the database."""
+        return self.model._meta.db_table
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns an update may not name."""
+        return [
+            field.column
+            for field in self.model._meta.concrete_fields
+            if field.name not in self.changeable
+        ]
+
+
+def guards() -> list[Guard]:
+    """Every guarded table of the portal."""
+    found = [
+        Guard(model, model.changeable)
+        for model in apps.get_models()
+        if issubclass(model, Issued) and not model._meta.abstract
+    ]
+    named: list[tuple[str, str, str]] = [
+        ("events", "Event", ""),
+        ("billing", "UsageEvent", ""),
+        ("billing", "ParkedUsage", ""),
+        ("billing", "BillingPeriod", ""),
+        ("contracts", "ContractVersion", "OLD.status = 'signed'"),
+        ("runs", "Measurement", "OLD.state IN ('approved', 'rejected')"),
+        ("audits", "Review", "OLD.state <> 'open'"),
+    ]
+    found += [Guard(apps.get_model(app, name), when=when) for app, name, when in named]
+    return found
+
+
+def install(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Create all triggers; older ones of the same name are replaced."""
+    remove(using)
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION ignition_refuse() RETURNS trigger AS $$ BEGIN"
+                " RAISE EXCEPTION 'issued rows of % never change', TG_TABLE_NAME"
+                " USING ERRCODE = 'integrity_constraint_violation'; END $$ LANGUAGE plpgsql"
+            )
+        for guard in guards():
+            for statement in _statements(guard, connection.vendor):
+                cursor.execute(statement)
+
+
+def remove(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Drop all triggers (for rebuilding tables and for emptying a test database)."""
+    connection = connections[using]
+    existing = set(connection.introspection.table_names())
+    with connection.cursor() as cursor:
+        for guard in guards():
+            if guard.table not in existing:
+                continue
+            for act in ("update", "delete", "truncate"):
+                name = f"{guard.table}_refuse_{act}"
+                if connection.vendor == "postgresql":
+                    cursor.execute(f'DROP TRIGGER IF EXISTS "{name}" ON "{guard.table}"')
+                else:
+                    cursor.execute(f'DROP TRIGGER IF EXISTS "{name}"')
+
+
+def _statements(guard: Guard, vendor: str) -> list[str]:
+    table = guard.table
+    columns = ", ".join(f'"{column}"' for column in guard.columns)
+    if vendor == "postgresql":
+        when = f"WHEN ({guard.when}) " if guard.when else ""
+        row = f"FOR EACH ROW {when}EXECUTE FUNCTION ignition_refuse()"
+        return [
+            f'CREATE TRIGGER "{table}_refuse_update" BEFORE UPDATE OF {columns} ON "{table}" {row}',
+            f'CREATE TRIGGER "{table}_refuse_delete" BEFORE DELETE ON "{table}" {row}',
+            f'CREATE TRIGGER "{table}_refuse_truncate" BEFORE TRUNCATE ON "{table}"'
+            " FOR EACH STATEMENT EXECUTE FUNCTION ignition_refuse()",
+        ]
+    when = f"WHEN {guard.when} " if guard.when else ""
+    body = f"BEGIN SELECT RAISE(ABORT, 'issued rows of {table} never change'); END"
+    return [
+        f'CREATE TRIGGER "{table}_refuse_update" BEFORE UPDATE OF {columns} ON "{table}"'
+        f" {when}{body}",
+        f'CREATE TRIGGER "{table}_refuse_delete" BEFORE DELETE ON "{table}" {when}{body}',
+    ]
+
+
+def install_after_migrate(sender: Any, using: str = DEFAULT_DB_ALIAS, **kwargs: Any) -> None:
+    """Signal receiver: once the last app's tables are there, put the triggers on all of them."""
+    existing = set(connections[using].introspection.table_names())
+    if all(guard.table in existing for guard in guards()):
+        install(using)
