@@ -148,8 +148,8 @@ class TransparencyLog:
     def _require_extension(self, last: Checkpoint, leaves: list[bytes]) -> None:
         if last.size > len(leaves):
             raise ReportError(
-                f"the log holds {len(leaves)} entries but a checkpoint over {last.size} was signed; "
-                "entries were lost or cut. Restore entries.jsonl; nothing was signed."
+                f"the log holds {len(leaves)} entries but a checkpoint over {last.size} was "
+                "signed; entries were lost or cut. Restore entries.jsonl; nothing was signed."
             )
         if merkle.root(leaves[: last.size]) != last.root:
             raise ReportError(
