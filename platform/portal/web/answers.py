@@ -1,39 +1,17 @@
-"""How a view answers: a page in the shell, a CSV of raw values, or stored bytes to keep.
+"""How a view answers when it is not a page: a CSV of raw values, or stored bytes to keep.
 
 In: what selectors returned. Out: an HttpResponse. Nothing here reads the database.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.utils import timezone
-
-from portal.web.access import ActorRequest
-from portal.web.formats import instant
-from portal.web.navigation import navigation
 
 # A cell that a spreadsheet would run as a formula starts with one of these.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-def page(
-    request: ActorRequest,
-    template: str,
-    context: Mapping[str, Any] | None = None,
-    *,
-    status: int = 200,
-) -> HttpResponse:
-    """Render `template` inside the shell, with navigation for the actor's role."""
-    shell = {
-        "shell_navigation": navigation(request.actor.role, request.path),
-        "shell_memberships": request.memberships,
-        "shell_now": instant(timezone.now()),
-    }
-    return render(request, template, {**shell, **(context or {})}, status=status)
 
 
 def guarded(value: Any) -> str:

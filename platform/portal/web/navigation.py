@@ -1,55 +1,55 @@
 """What the side bar offers to each role, in the order the work goes.
 
-A link is offered only to roles whose views let them in; `tests/portal/test_web_roles.py` opens every
-link of every role and expects a page.
+In: an actor. Out: titled groups of links, each only where `portal.accounts.access` lets the role see
+the subject; `tests/portal/test_web_roles.py` opens every link of every role and expects a page.
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
+from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 
-from portal.accounts.models import Role
+from portal.accounts.access import sees
+from portal.accounts.models import Membership
+from portal.web.formats import instant
 
-CUSTOMER, AUDITOR = Role.CUSTOMER.value, Role.AUDITOR.value
-FINANCE, OPERATOR = Role.FINANCE.value, Role.OPERATOR.value
-
-# Who works with machines and kernels, and who with money. Finance has no access to kernels.
-TECHNICAL = (CUSTOMER, AUDITOR, OPERATOR)
-MONEY = (CUSTOMER, AUDITOR, FINANCE, OPERATOR)
-
-LAYOUT: tuple[tuple[str, tuple[tuple[str, str, tuple[str, ...]], ...]], ...] = (
-    ("", (("Dashboard", "home", MONEY),)),
+# (group, ((link, route, subject the role must see), ...))
+LAYOUT: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    ("", (("Dashboard", "home", "organisation"),)),
     (
         "Set up",
         (
-            ("Systems", "registry:systems", TECHNICAL),
-            ("Model mixes", "registry:mixes", TECHNICAL),
-            ("Plans and contracts", "contracts:contracts", MONEY),
+            ("Systems", "registry:systems", "systems"),
+            ("Model mixes", "registry:mixes", "mixes"),
+            ("Contracts and plans", "contracts:contracts", "contracts"),
         ),
     ),
     (
         "Measure",
         (
-            ("Baselines", "runs:baselines", TECHNICAL),
-            ("Kernel search", "runs:tunings", TECHNICAL),
-            ("Uplift", "runs:measurements", TECHNICAL),
-            ("Audit", "audits:reviews", TECHNICAL),
+            ("Baselines", "runs:baselines", "baselines"),
+            ("Kernel search", "runs:tunings", "tunings"),
+            ("Uplift", "runs:measurements", "measurements"),
+            ("Audit", "audits:reviews", "reviews"),
         ),
     ),
     (
         "Bill",
         (
-            ("Usage", "billing:usage", MONEY),
-            ("Savings", "billing:savings", MONEY),
-            ("Invoices", "billing:invoices", MONEY),
+            ("Usage", "billing:usage", "usage"),
+            ("Savings", "billing:savings-list", "billing"),
+            ("Invoices", "billing:invoices", "billing"),
+            ("Journal", "billing:journal", "billing"),
         ),
     ),
     (
         "Keep",
         (
-            ("Downloads", "documents:downloads", MONEY),
-            ("Audit trail", "events:events", MONEY),
-            ("Jobs", "runs:jobs", (CUSTOMER, OPERATOR)),
+            ("Downloads", "documents:files", "reports"),
+            ("Jobs", "runs:jobs", "jobs"),
+            ("Audit trail", "events:events", "events"),
         ),
     ),
 )
@@ -72,16 +72,27 @@ class Group:
     links: tuple[Link, ...]
 
 
-def navigation(role: str, path: str) -> tuple[Group, ...]:
-    """The groups a role sees; the link whose page (or a page below it) is open is marked."""
+def navigation(actor: Membership, path: str) -> tuple[Group, ...]:
+    """The groups an actor sees; the link whose page (or a page below it) is open is marked."""
     groups = []
     for title, entries in LAYOUT:
+        pairs = [(name, reverse(route)) for name, route, subject in entries if sees(actor, subject)]
         links = tuple(
             Link(name, url, path == url or (url != "/" and path.startswith(url)))
-            for name, url in (
-                (name, reverse(route)) for name, route, roles in entries if role in roles
-            )
+            for name, url in pairs
         )
         if links:
             groups.append(Group(title, links))
     return tuple(groups)
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: the shell's own values, on pages whose view has an actor."""
+    actor = cast(Membership | None, getattr(request, "actor", None))
+    if actor is None:
+        return {}
+    return {
+        "shell_navigation": navigation(actor, request.path),
+        "shell_memberships": cast(Any, request).memberships,
+        "shell_now": instant(timezone.now()),
+    }

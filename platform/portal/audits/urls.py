@@ -1,0 +1,16 @@
+"""Routes of reviews."""
+
+from django.urls import path
+
+from portal.audits import views
+
+app_name = "audits"
+urlpatterns = [
+    path("", views.reviews, name="reviews"),
+    path("<uuid:review_id>/", views.review, name="review"),
+    path("<uuid:review_id>/statement.json", views.statement, name="statement"),
+    path("<uuid:review_id>/envelope.json", views.envelope, name="envelope"),
+    path("<uuid:review_id>/approve/", views.approve, name="approve"),
+    path("<uuid:review_id>/reject/", views.reject, name="reject"),
+    path("<uuid:review_id>/findings/", views.finding, name="finding"),
+]

@@ -1,0 +1,44 @@
+"""Filters of savings, invoices and postings."""
+
+import django_filters
+
+from portal.billing.models import Invoice, JournalEntry, ParkedUsage
+
+
+class InvoiceFilter(django_filters.FilterSet):
+    """Invoices by number, period and state."""
+
+    number = django_filters.CharFilter(lookup_expr="icontains", label="Number contains")
+    period = django_filters.CharFilter(field_name="period__label", label="Period, as 2026-11")
+    live = django_filters.TypedChoiceFilter(
+        choices=(("true", "issued"), ("false", "superseded")),
+        coerce=lambda text: text == "true",
+        label="State",
+    )
+
+    class Meta:
+        model = Invoice
+        fields = ("number", "period", "live")
+
+
+class JournalFilter(django_filters.FilterSet):
+    """Postings by account and invoice."""
+
+    account = django_filters.CharFilter(lookup_expr="icontains", label="Account contains")
+    invoice = django_filters.CharFilter(
+        field_name="invoice__number", lookup_expr="icontains", label="Invoice contains"
+    )
+
+    class Meta:
+        model = JournalEntry
+        fields = ("account", "invoice")
+
+
+class ParkedFilter(django_filters.FilterSet):
+    """Parked lines by fate."""
+
+    fate = django_filters.CharFilter(label="Fate")
+
+    class Meta:
+        model = ParkedUsage
+        fields = ("fate",)

@@ -1,0 +1,152 @@
+"""Lists of deliveries, parked lines, savings, invoices and postings."""
+
+from typing import Any
+
+import django_tables2 as tables
+
+from portal.billing.models import BillingPeriod, Invoice, SavingsRecord
+from portal.web.columns import (
+    NUMERIC,
+    DigestColumn,
+    InstantColumn,
+    ListTable,
+    MarkColumn,
+    MoneyColumn,
+    NumberColumn,
+)
+from portal.web.templatetags.portal_tags import mark, period
+
+
+class BatchTable(ListTable):
+    """Deliveries of usage lines."""
+
+    caption = "Deliveries of usage, and what became of their lines"
+    csv_columns = (
+        ("id", "id"), ("received_at", "created_at"), ("via", "via"), ("lines", "lines"),
+        ("accepted", "accepted"), ("duplicates", "duplicates"), ("conflicts", "conflicts"),
+        ("rejected", "rejected"), ("sha256", "sha256"),
+    )  # fmt: skip
+
+    created_at = InstantColumn(
+        verbose_name="Received", linkify=("billing:usage-batch", {"batch_id": tables.A("pk")})
+    )
+    via = tables.Column()
+    lines = NumberColumn()
+    accepted = NumberColumn()
+    duplicates = NumberColumn()
+    conflicts = NumberColumn()
+    rejected = NumberColumn()
+    sha256 = DigestColumn(verbose_name="SHA-256")
+
+
+class ParkedTable(ListTable):
+    """Lines that were not counted."""
+
+    caption = "Lines that were not counted, each with its reason"
+    csv_columns = (
+        ("line_number", "line_number"), ("fate", "fate"), ("reason", "reason"), ("line", "line"),
+    )  # fmt: skip
+
+    line_number = tables.Column(verbose_name="Line", attrs=NUMERIC)
+    fate = MarkColumn()
+    reason = tables.Column()
+    line = tables.Column(verbose_name="As received", orderable=False)
+
+
+def period_cell(value: BillingPeriod) -> str:
+    """The half-open range of a period in its own zone."""
+    from zoneinfo import ZoneInfo
+
+    zone = ZoneInfo(value.zone)
+    start = value.starts_at.astimezone(zone).date()
+    return period(start, value.ends_at.astimezone(zone).date(), value.zone)
+
+
+class SavingsTable(ListTable):
+    """Savings per period."""
+
+    caption = "Savings per period; billed on the lower bound, never above the counterfactual"
+    csv_columns = (
+        ("id", "id"), ("period", "period__label"), ("zone", "period__zone"),
+        ("period_start", "period__starts_at"), ("period_end", "period__ends_at"),
+        ("volume_samples", "volume_samples"), ("counterfactual", "counterfactual"),
+        ("point", "point"), ("billable", "billable"), ("fee", "fee"), ("currency", "currency"),
+        ("kept", "kept"), ("reason", "reason"), ("sha256", "sha256"),
+    )  # fmt: skip
+
+    label = tables.Column(
+        accessor="period__label",
+        verbose_name="Period",
+        linkify=("billing:savings", {"savings_id": tables.A("pk")}),
+    )
+    period = tables.Column(verbose_name="Range", orderable=False)
+    volume_samples = NumberColumn(verbose_name="Samples")
+    counterfactual = MoneyColumn(places=6)
+    billable = MoneyColumn(verbose_name="Billable savings", places=6)
+    fee = MoneyColumn(places=2)
+    kept = tables.Column(verbose_name="Billed")
+
+    def render_period(self, value: BillingPeriod) -> str:
+        """The half-open range with its zone."""
+        return period_cell(value)
+
+    def render_kept(self, value: bool, record: SavingsRecord) -> str:
+        """Billed, or why not."""
+        return mark("kept", "billed") if value else mark("not kept", record.reason or "not billed")
+
+
+class InvoiceTable(ListTable):
+    """Issued invoices."""
+
+    caption = "Issued invoices; a correction is a new document that names the old one"
+    csv_columns = (
+        ("id", "id"), ("number", "number"), ("period", "period__label"), ("zone", "period__zone"),
+        ("period_start", "period__starts_at"), ("period_end", "period__ends_at"), ("net", "net"),
+        ("tax", "tax"), ("gross", "gross"), ("currency", "currency"), ("live", "live"),
+        ("issued_at", "issued_at"), ("sha256", "sha256"),
+    )  # fmt: skip
+
+    number = tables.Column(linkify=("billing:invoice", {"invoice_id": tables.A("pk")}))
+    label = tables.Column(accessor="period__label", verbose_name="Period")
+    period = tables.Column(verbose_name="Range", orderable=False)
+    net = MoneyColumn(places=2)
+    tax = MoneyColumn(places=2)
+    gross = MoneyColumn(places=2)
+    live = tables.Column(verbose_name="State")
+    issued_at = InstantColumn(verbose_name="Issued")
+
+    def render_period(self, value: BillingPeriod) -> str:
+        """The half-open range with its zone."""
+        return period_cell(value)
+
+    def render_live(self, value: bool, record: Invoice) -> str:
+        """Issued, or replaced by a correction."""
+        return mark("issued") if value else mark("superseded")
+
+
+class JournalTable(ListTable):
+    """Postings."""
+
+    caption = "Postings in booking order; debit is positive, each invoice sums to zero"
+    csv_columns = (
+        ("booked_on", "booked_on"), ("invoice", "invoice__number"), ("line", "line"),
+        ("account", "account"), ("amount", "amount"), ("currency", "currency"), ("memo", "memo"),
+    )  # fmt: skip
+
+    booked_on = tables.Column(verbose_name="Booked on")
+    invoice = tables.Column(
+        accessor="invoice__number",
+        linkify=("billing:invoice", {"invoice_id": tables.A("invoice_id")}),
+    )
+    account = tables.Column()
+    debit = MoneyColumn(accessor="amount", places=2)
+    credit = MoneyColumn(accessor="amount", places=2)
+    memo = tables.Column(orderable=False)
+
+    def render_debit(self, value: Any, record: Any) -> str:
+        """A positive amount."""
+        return f"{value:,.2f} {record.currency}" if value > 0 else ""
+
+    def render_credit(self, value: Any, record: Any) -> str:
+        """A negative amount, without its sign."""
+        return f"{-value:,.2f} {record.currency}" if value < 0 else ""

@@ -1,0 +1,11 @@
+"""Routes of contract versions and their plans."""
+
+from django.urls import path
+
+from portal.contracts import views
+
+app_name = "contracts"
+urlpatterns = [
+    path("", views.contracts, name="contracts"),
+    path("<uuid:contract_version_id>/", views.contract, name="contract"),
+]

@@ -1,0 +1,17 @@
+"""Filters of stored files."""
+
+import django_filters
+
+from portal.documents.models import StoredFile
+
+
+class FileFilter(django_filters.FilterSet):
+    """Files by kind, name or digest."""
+
+    kind = django_filters.CharFilter(label="Kind")
+    name = django_filters.CharFilter(lookup_expr="icontains", label="Name contains")
+    sha256 = django_filters.CharFilter(lookup_expr="startswith", label="SHA-256 starts with")
+
+    class Meta:
+        model = StoredFile
+        fields = ("kind", "name", "sha256")
