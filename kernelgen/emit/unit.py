@@ -5,16 +5,90 @@ In: operator and schedule. Out: C text and flags. Never here: a compiler call.
 
 from __future__ import annotations
 
-from kernelgen.machine import Machine
-from kernelgen.ops.operator import Operator
-from kernelgen.schedule.schedule import Schedule
+from typing import cast
+
+from kernelgen.emit.attention import attention
+from kernelgen.emit.gemm import gemm
+from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
+from kernelgen.emit.rows import embed, pool
+from kernelgen.emit.vectors import prelude
+from kernelgen.machine import Machine, isa_flags
+from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, MeanPool, Operator
+from kernelgen.schedule.schedule import Schedule, ScheduleError
+
+_BANNER = """\
+/* Generated kernel. Operator ${name}.
+   Replay: ${schedule} */
+"""
+
+_UNIT = """
+/* ---- the judged interface ---- */
+EXPORT size_t packed_bytes(const int64_t *dim) {
+  (void)dim;
+  return sizeof(float) * (size_t)${p}_packed_floats();
+}
+EXPORT int prepare(const void *const *weight, const int64_t *dim, void *packed) {
+  (void)dim;
+  if ((uintptr_t)packed % 64) return ${bad_alignment};
+  ${p}_pack(weight, packed);
+  return 0;
+}
+EXPORT size_t scratch_bytes(const int64_t *dim) {
+  return sizeof(float) * (size_t)${p}_scratch_floats(dim);
+}
+EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed,
+                  void *scratch) {
+  if ((uintptr_t)packed % 64 || (uintptr_t)scratch % 64) return ${bad_alignment};
+  return ${p}_run(in, out[0], dim, packed, scratch);
+}
+"""
+
+
+def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
+    """The static functions of `operator`. Raises `ScheduleError` for a family without an emitter."""
+    if isinstance(operator, GemmBias):
+        return gemm(operator, schedule, prefix)
+    if isinstance(operator, Attention):
+        return attention(operator, schedule, prefix)
+    if isinstance(operator, EmbedLayernorm):
+        return embed(operator, schedule, prefix)
+    if isinstance(operator, MeanPool):
+        return pool(operator, schedule, prefix)
+    raise ScheduleError(f"{operator.name}: no emitter for family {operator.family!r}")
+
+
+def words(schedules: list[Schedule], axis: str) -> list[str]:
+    """The values that `schedules` hold on `axis`, those that have it."""
+    return [cast("str", schedule.as_dict[axis]) for schedule in schedules if axis in schedule.as_dict]
 
 
 def source(operator: Operator, schedule: Schedule) -> str:
-    """The C translation unit of `operator` under `schedule`; raises `ScheduleError` for an illegal one."""
-    raise NotImplementedError
+    """The C translation unit of `operator` under `schedule`; raises `ScheduleError` when they do not fit."""
+    if schedule.operator != operator.name:
+        raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
+    emitted = part(operator, schedule, c_name(operator.name))
+    values = {
+        "p": emitted.prefix,
+        "name": operator.name,
+        "schedule": schedule.text(),
+        "bad_alignment": BAD_ALIGNMENT,
+    }
+    return "".join(
+        (
+            fill(_BANNER, values),
+            prelude(emitted.vectors, words([schedule], "exp"), words([schedule], "gelu")),
+            emitted.text,
+            fill(_UNIT, values),
+        )
+    )
 
 
 def flags(machine: Machine, schedule: Schedule) -> tuple[str, ...]:
-    """Compiler flags: the ISA level that the schedule's vector width needs, and the optimisation level."""
-    raise NotImplementedError
+    """Compiler flags: the ISA level that the schedule's vector width needs, and the optimisation level.
+
+    Named levels and no -march=native: the manifest then says everything about how the binary came to be.
+    """
+    vector = schedule.as_dict.get("vector", 8)
+    if not isinstance(vector, int):
+        raise ScheduleError(f"{schedule.operator}: axis vector holds {vector!r}, wanted a number")
+    return ("-O3", "-fno-math-errno", "-fno-trapping-math", *isa_flags(machine.isa, vector))

@@ -1,0 +1,149 @@
+"""The axes of every operator family, their default, and what makes a combination illegal.
+
+In: operator and machine. Out: `SearchSpace` records. Never here: measured knowledge about one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from kernelgen.emit.vectors import EXP, GELU
+from kernelgen.machine import Machine, vector_floats
+from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, GemmBiasGelu, MeanPool, Operator
+from kernelgen.ops.gemm import GemmBiasResidualLayernorm
+from kernelgen.schedule.schedule import ScheduleError, Value
+from kernelgen.schedule.space import SearchSpace
+
+
+def space_of(operator: Operator, machine: Machine) -> SearchSpace:
+    """The schedules of `operator` on `machine`; raises `ScheduleError` for an unknown family."""
+    if isinstance(operator, GemmBias):
+        return _gemm(operator, machine)
+    if isinstance(operator, Attention):
+        return _attention(operator, machine)
+    if isinstance(operator, EmbedLayernorm):
+        return _embed(operator, machine)
+    if isinstance(operator, MeanPool):
+        return _pool(operator, machine)
+    raise ScheduleError(f"{operator.name}: no schedule space for family {operator.family!r}")
+
+
+def widths(machine: Machine) -> tuple[int, ...]:
+    """Vector widths in floats that this machine runs at full speed, narrow to wide."""
+    widest = vector_floats(machine.isa)
+    return tuple(width for width in (8, 16) if width <= max(widest, 8))
+
+
+def registers(vector: int, machine: Machine) -> int:
+    """Vector registers at that width: AVX-512 has 32 (for its narrow forms too), AVX2 16."""
+    return 32 if "avx512vl" in machine.isa and vector >= 16 else 16
+
+
+def _number(choices: Mapping[str, Value], axis: str) -> int:
+    return cast("int", choices[axis])
+
+
+def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
+    normed = isinstance(operator, GemmBiasResidualLayernorm)
+    wide = widths(machine)[-1]
+    axes: dict[str, tuple[Value, ...]] = {
+        "vector": widths(machine),
+        "mr": (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14),
+        "nr": (1, 2, 3, 4, 6),
+        "ku": (1, 2, 4),
+        "rows": (24, 48, 64, 96, 128, 192, 256, 384, 768),
+        "order": ("panel", "rows"),
+        "tail": ("balanced", "last"),
+        "prefetch": (0, 256, 512, 1024, 2048, 4096, 8192),
+    }
+    start: dict[str, Value] = {
+        "vector": wide,
+        "mr": 12 if wide == 16 else 6,
+        "nr": 2,
+        "ku": 1,
+        "rows": 192,
+        "order": "panel",
+        "tail": "balanced",
+        "prefetch": 2048,
+    }
+    if isinstance(operator, GemmBiasGelu):
+        axes["gelu"] = tuple(sorted(GELU))
+        start["gelu"] = "poly13"
+
+    def rule(choices: Mapping[str, Value]) -> str | None:
+        vector, mr, nr = (_number(choices, axis) for axis in ("vector", "mr", "nr"))
+        if operator.n % (nr * vector):
+            return f"nr: {nr} vectors of {vector} do not divide n={operator.n} evenly"
+        if normed and operator.n % vector:
+            return f"vector: {vector} does not divide n={operator.n} evenly"
+        if operator.k % _number(choices, "ku"):
+            return f"ku: {choices['ku']} does not divide k={operator.k} evenly"
+        have = registers(vector, machine)
+        need = mr * nr + nr + 1
+        if need > have:
+            return f"mr, nr: {mr} x {nr} sums need {need} registers, the machine has {have}"
+        if mr * nr < 4:
+            return f"mr, nr: {mr} x {nr} sums cannot hide the latency of a multiply-add, wanted 4"
+        if _number(choices, "rows") < mr:
+            return f"rows: {choices['rows']} is less than one tile of mr={mr}"
+        return None
+
+    return SearchSpace(operator.name, axes, start, rule)
+
+
+def _attention(operator: Attention, machine: Machine) -> SearchSpace:
+    wide = widths(machine)[-1]
+    axes: dict[str, tuple[Value, ...]] = {
+        "vector": widths(machine),
+        "qr": (1, 2, 3, 4, 6, 8, 12),
+        "kv": (1, 2, 3, 4),
+        "exp": tuple(sorted(EXP)),
+    }
+    start: dict[str, Value] = {
+        "vector": wide,
+        "qr": 8 if wide == 16 else 3,
+        "kv": 1,
+        "exp": "poly5",
+    }
+
+    def rule(choices: Mapping[str, Value]) -> str | None:
+        vector, qr, kv = (_number(choices, axis) for axis in ("vector", "qr", "kv"))
+        if operator.head_size % vector:
+            return f"vector: {vector} does not divide the head size {operator.head_size} evenly"
+        have = registers(vector, machine)
+        deep = operator.head_size // vector
+        need = max(qr * kv + kv, qr * deep + deep) + 1
+        if need > have:
+            return f"qr, kv: {qr} queries need {need} registers, the machine has {have}"
+        return None
+
+    return SearchSpace(operator.name, axes, start, rule)
+
+
+def _embed(operator: EmbedLayernorm, machine: Machine) -> SearchSpace:
+    axes: dict[str, tuple[Value, ...]] = {"vector": widths(machine), "ahead": (0, 1, 2, 3, 4)}
+    start: dict[str, Value] = {"vector": widths(machine)[-1], "ahead": 2}
+
+    def rule(choices: Mapping[str, Value]) -> str | None:
+        vector = _number(choices, "vector")
+        if operator.hidden % vector:
+            return f"vector: {vector} does not divide the row of {operator.hidden} evenly"
+        return None
+
+    return SearchSpace(operator.name, axes, start, rule)
+
+
+def _pool(operator: MeanPool, machine: Machine) -> SearchSpace:
+    axes: dict[str, tuple[Value, ...]] = {"vector": widths(machine), "group": (2, 4, 6, 8, 12, 24)}
+    start: dict[str, Value] = {"vector": widths(machine)[-1], "group": 4}
+
+    def rule(choices: Mapping[str, Value]) -> str | None:
+        vector, group = _number(choices, "vector"), _number(choices, "group")
+        if operator.hidden % (vector * group):
+            return f"group: {group} vectors of {vector} do not divide {operator.hidden} evenly"
+        if group >= registers(vector, machine):
+            return f"group: {group} sums need more than {registers(vector, machine)} registers"
+        return None
+
+    return SearchSpace(operator.name, axes, start, rule)
