@@ -31,7 +31,7 @@ class Guard:
     def columns(self) -> list[str]:
         """The columns an update may not name."""
         return [
-            field.column
+            str(field.column)
             for field in self.model._meta.concrete_fields
             if field.name not in self.changeable
         ]

@@ -1,11 +1,14 @@
 """The root of all routes: pages from `portal.web`, the API from `portal.api`."""
 
-from importlib.util import find_spec
-
 from django.urls import URLPattern, URLResolver, include, path
 
 from portal.api.root import api
 
-urlpatterns: list[URLPattern | URLResolver] = [path("api/", api.urls)]
-if find_spec("portal.web.urls"):
-    urlpatterns.append(path("", include("portal.web.urls")))
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/", api.urls),
+    path("", include("portal.web.urls")),
+]
+
+handler403 = "portal.web.views.forbidden"
+handler404 = "portal.web.views.not_found"
+handler500 = "portal.web.views.server_error"

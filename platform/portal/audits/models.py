@@ -49,7 +49,7 @@ class Review(Record):
     )
     statement = models.TextField(help_text="canonical statement, the exact bytes that are signed")
     statement_sha256 = models.CharField(max_length=64)
-    envelope = models.JSONField(help_text="DSSE envelope; two signatures once approved")
+    envelope = models.TextField(help_text="DSSE envelope, exact; two signatures once approved")
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )

@@ -1,0 +1,15 @@
+"""Which function does which kind of job."""
+
+from importlib import import_module
+from typing import cast
+
+from portal.runs.jobs import Handler
+
+# Import paths, resolved when a worker needs one: the pipeline pulls in the engines.
+KINDS = {"main": "portal.runs.pipeline.main.run"}
+
+
+def handler_for(kind: str) -> Handler:
+    """Return the handler of a kind; KeyError for one that nobody registered."""
+    module, name = KINDS[kind].rsplit(".", 1)
+    return cast(Handler, getattr(import_module(module), name))
