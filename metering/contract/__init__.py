@@ -1,0 +1,44 @@
+"""Contracts: terms as data, and the one pure function that turns verified savings into a fee.
+
+Nouns: `Contract` (terms), `VerifiedSavings` (what the auditor approved), `LedgerState` (what
+earlier periods left behind: losses, recoupment, deferred excess), `FeeBreakdown` (the answer).
+Invariants: `fee(contract, state, verified)` reads nothing else; the same input gives the same
+bytes; lines sum to the fee; 0 <= fee <= chargeable savings <= counterfactual cost; preview and
+billing call the same function.
+Never here: a clock, a database, a float, a rounding before the invoice line.
+"""
+
+from metering.contract.audit import AuditOutcome, release_or_credit
+from metering.contract.baseline_policy import effective_baselines
+from metering.contract.breakdown import FeeBreakdown, FeeLine, Step
+from metering.contract.fee import fee
+from metering.contract.state import LedgerState, VerifiedLine, VerifiedSavings
+from metering.contract.terms import (
+    BaselinePolicy,
+    Contract,
+    Party,
+    Recoupment,
+    Tier,
+    flat_share,
+    marginal_fee,
+)
+
+__all__ = [
+    "AuditOutcome",
+    "BaselinePolicy",
+    "Contract",
+    "FeeBreakdown",
+    "FeeLine",
+    "LedgerState",
+    "Party",
+    "Recoupment",
+    "Step",
+    "Tier",
+    "VerifiedLine",
+    "VerifiedSavings",
+    "effective_baselines",
+    "fee",
+    "flat_share",
+    "marginal_fee",
+    "release_or_credit",
+]
