@@ -25,7 +25,7 @@ def dumps(value: object) -> bytes:
     """RFC 8785 bytes of `value`; refuses floats and integers beyond 2**53 - 1."""
     try:
         return rfc8785.dumps(_plain(value, "$"))  # type: ignore[arg-type]
-    except rfc8785.CanonicalizationError as error:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise Refusal(
             "$", type(value).__name__, "a value that RFC 8785 can write", str(error)
         ) from error
@@ -44,10 +44,14 @@ def loads(text: str | bytes) -> object:
             parse_float=_no_float,
             parse_constant=_no_float,
         )
+    except Refusal:
+        raise
     except json.JSONDecodeError as error:
         raise Refusal(
             "$", f"text that stops being JSON at line {error.lineno}", "one JSON value", error.msg
         ) from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise Refusal("$", "a number too long to read", "one JSON value", str(error)) from error
     except RecursionError as error:
         raise Refusal("$", "JSON nested too deeply", "a flat document", "flatten it") from error
 

@@ -1,0 +1,27 @@
+"""Usage: CloudEvents in, volumes per model and system out, every line accounted for.
+
+Nouns: `UsageEvent` (one accepted line), `EventBatch` (a file read), `UsageTotals` (a period),
+fates (what happened to each line).
+Invariants: rows = sum of all fates; (source, id) counts once for ever; the same key with other
+content counts for nobody until a person decides; the order and the repetition of lines never
+change a volume; a period is half-open in the contract's zone; nothing is dropped silently.
+Never here: a clock (receive times come with the events), a guess at a missing field, a clamp.
+"""
+
+from metering.usage.aggregate import UsageIncident, UsageTotals, Volume, aggregate
+from metering.usage.events import EVENT_TYPE, EventBatch, Refused, UsageEvent, read_events
+from metering.usage.generate import TrafficShare, generate_month
+
+__all__ = [
+    "EVENT_TYPE",
+    "EventBatch",
+    "Refused",
+    "TrafficShare",
+    "UsageEvent",
+    "UsageIncident",
+    "UsageTotals",
+    "Volume",
+    "aggregate",
+    "generate_month",
+    "read_events",
+]

@@ -1,0 +1,161 @@
+"""Usage events: CloudEvents 1.0 in structured JSON, one per line.
+
+In: lines of text or bytes.
+Out: one `EventBatch`: the events that can be counted, the lines that cannot and why, the number
+of rows and the SHA-256 of the input as it came.
+Never here: de-duplication (that needs the whole batch), repair of a bad field.
+
+    {"specversion": "1.0", "type": "ignition.usage.v1", "source": "gateway-1", "id": "01J...",
+     "time": "2026-11-03T08:00:00Z", "receivedtime": "2026-11-03T08:00:02Z",
+     "datacontenttype": "application/json",
+     "data": {"model": "text-encoder", "system": "cpu-2c", "samples": 1200}}
+
+`time` is when the work happened; `receivedtime` (extension, stamped by the receiver) is when it
+arrived and is not part of the content. Other attributes are kept in the content hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from metering import canonical
+from metering.fields import Fields, instant_text
+from metering.refusal import Refusal
+
+__all__ = ["EVENT_TYPE", "EventBatch", "Refused", "UsageEvent", "read_events"]
+
+EVENT_TYPE = "ignition.usage.v1"
+MAX_LINE_BYTES = 64 * 1024
+_MAX_SAMPLES = 2**53 - 1
+
+
+@dataclass(frozen=True)
+class UsageEvent:
+    """One countable event. `content` is the SHA-256 of its canonical content."""
+
+    source: str
+    id: str
+    occurred_at: datetime
+    received_at: datetime | None
+    model: str
+    system: str
+    samples: int
+    content: str
+    line: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(source, id): unique for ever."""
+        return (self.source, self.id)
+
+    def to_cloudevent(self) -> dict[str, object]:
+        """The event as structured CloudEvents JSON, without attributes this room does not use."""
+        event: dict[str, object] = {
+            "specversion": "1.0",
+            "type": EVENT_TYPE,
+            "source": self.source,
+            "id": self.id,
+            "time": instant_text(self.occurred_at),
+            "datacontenttype": "application/json",
+            "data": {"model": self.model, "system": self.system, "samples": self.samples},
+        }
+        if self.received_at is not None:
+            event["receivedtime"] = instant_text(self.received_at)
+        return event
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A line that is not a countable event. `fate` is malformed or negative."""
+
+    line: int
+    fate: str
+    reason: str
+    key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """A file or request as read: rows = events + refused. Blank lines are not rows."""
+
+    events: tuple[UsageEvent, ...]
+    refused: tuple[Refused, ...]
+    rows: int
+    sha256: str
+
+
+def read_events(lines: Iterable[str | bytes]) -> EventBatch:
+    """Read JSON lines. Never raises on a bad line: it is refused with its number and reason.
+
+    The digest covers each line without its line ending, joined by line feeds, so a file hashes
+    the same however it was split.
+    """
+    digest = hashlib.sha256()
+    events: list[UsageEvent] = []
+    refused: list[Refused] = []
+    rows = 0
+    for number, raw in enumerate(lines, start=1):
+        data = (raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw).rstrip(
+            b"\r\n"
+        )
+        digest.update(data + b"\n")
+        if not data.strip():
+            continue
+        rows += 1
+        try:
+            events.append(_event(data, number))
+        except _Negative as error:
+            refused.append(Refused(number, "negative", str(error), error.key))
+        except Refusal as error:
+            refused.append(Refused(number, "malformed", str(error)))
+    return EventBatch(tuple(events), tuple(refused), rows, digest.hexdigest())
+
+
+class _Negative(Exception):
+    """A volume below zero: an incident of its own, never clamped to zero."""
+
+    def __init__(self, key: tuple[str, str], samples: int) -> None:
+        self.key = key
+        super().__init__(
+            f"data.samples: got {samples}; wanted zero or more; reverse an event by a correction"
+        )
+
+
+def _event(data: bytes, line: int) -> UsageEvent:
+    if len(data) > MAX_LINE_BYTES:
+        raise Refusal("line", f"{len(data)} bytes", f"at most {MAX_LINE_BYTES} bytes")
+    value = canonical.loads(data)
+    fields = Fields(value, "event")
+    fields.text("specversion", ["1.0"])
+    fields.text("type", [EVENT_TYPE])
+    if fields.has("datacontenttype"):
+        fields.text("datacontenttype", ["application/json"])
+    source, identifier = fields.text("source"), fields.text("id")
+    occurred = fields.instant("time")
+    received = fields.instant("receivedtime") if fields.has("receivedtime") else None
+    payload = Fields(fields.any("data"), "data")
+    samples = payload.integer("samples")
+    model, system = payload.text("model"), payload.text("system")
+    payload.finish()
+    if samples < 0:
+        raise _Negative((source, identifier), samples)
+    if samples > _MAX_SAMPLES:
+        raise Refusal("data.samples", samples, f"at most {_MAX_SAMPLES}")
+    content = dict(cast("dict[str, object]", value))
+    content.pop("receivedtime", None)
+    content["time"] = instant_text(occurred)
+    return UsageEvent(
+        source=source,
+        id=identifier,
+        occurred_at=occurred,
+        received_at=received,
+        model=model,
+        system=system,
+        samples=samples,
+        content=canonical.digest(content),
+        line=line,
+    )
