@@ -1,4 +1,4 @@
-"""Rules for every test: nothing leaves this machine, and everything is written under a temporary home.
+"""Rules for every test: nothing leaves this machine.
 
 The network guard refuses any connection that is not to loopback or a local socket, so that a test
 that would pass only with internet access fails here first.
