@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
 from reports.errors import ReportError
+from reports.pkcs8 import encrypted_pem
 
 Role = Literal["platform", "auditor"]
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -323,11 +324,8 @@ def _certificate(
 
 def _private_bytes(key: PrivateKey, passphrase: str | None, name: str) -> bytes:
     if passphrase:
-        return key.private_bytes(
-            ser.Encoding.PEM,
-            ser.PrivateFormat.PKCS8,
-            ser.BestAvailableEncryption(passphrase.encode()),
-        )
+        der = key.private_bytes(ser.Encoding.DER, ser.PrivateFormat.PKCS8, ser.NoEncryption())
+        return encrypted_pem(der, passphrase)
     # ssh-keygen 9.2 signs with an OpenSSH key file and refuses Ed25519 in PKCS#8.
     form = ser.PrivateFormat.OpenSSH if name == "manifest" else ser.PrivateFormat.PKCS8
     return key.private_bytes(ser.Encoding.PEM, form, ser.NoEncryption())

@@ -185,7 +185,7 @@ def _public(path: Path) -> bytes:
 def _readme(fingerprints: list[str]) -> str:
     return (
         "Ignition trust store: public keys only. Get it from the contract annex, never from a\n"
-        "bundle, and compare these fingerprints with the other side by another way (phone, paper):\n\n"
+        "bundle, and compare these fingerprints with the other side by phone or on paper:\n\n"
         + "".join(f"  {line}\n" for line in fingerprints)
         + "\nWith Ignition installed:\n"
         "  python -m reports verify BUNDLE --trust THIS_FOLDER\n"
