@@ -34,23 +34,24 @@ static void ${p}_pack(const void *const *weight, float *packed) {
 """
 
 _TILE = """
-/* rows x ${panel} results from `rows` rows of a and one panel of w. `ahead` is the weights to fetch meanwhile. */
+/* rows x ${panel} results from `rows` rows of a and one panel of w.
+   Weights needed later are fetched meanwhile: from `ahead`, `pace` floats further with every k. */
 INLINE void ${p}_tile(const int rows, const float *restrict a, const float *restrict w,
-                      const float *ahead, const float *restrict bias,${residual_arg}
+                      const float *ahead, int64_t pace, const float *restrict bias,${residual_arg}
                       float *restrict out) {
   ${vec} acc[${mr}][${nr}];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 16
-    for (int j = 0; j < ${nr}; j++) acc[r][j] = ${load}(bias + j * ${v});
+    for (int j = 0; j < ${nr}; j++) acc[r][j] = (${vec}){};
   for (int64_t k = 0; k < ${p}_K; k += ${ku}) {
 #pragma GCC unroll 16
     for (int u = 0; u < ${ku}; u++) {
       ${vec} b[${nr}];
 #pragma GCC unroll 16
       for (int j = 0; j < ${nr}; j++) {
-        b[j] = *(const ${vec} *)(w + (k + u) * ${p}_PANEL + j * ${v});${prefetch}
-      }
+        b[j] = *(const ${vec} *)(w + (k + u) * ${p}_PANEL + j * ${v});
+      }${prefetch}
 #pragma GCC unroll 16
       for (int r = 0; r < rows; r++) {
         const float x = a[r * ${p}_K + k + u];
@@ -62,8 +63,10 @@ INLINE void ${p}_tile(const int rows, const float *restrict a, const float *rest
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 16
-    for (int j = 0; j < ${nr}; j++)
+    for (int j = 0; j < ${nr}; j++) {
+      const ${vec} y = acc[r][j] + ${load}(bias + j * ${v});
       ${store}(out + r * ${p}_N + j * ${v}, ${result});
+    }
 }
 """
 
@@ -71,7 +74,7 @@ _ROWS = """
 /* One function per number of rows, so that every tile keeps its sums in registers. */
 ${variants}
 static void ${p}_rows(int64_t rows, const float *a, const float *w, const float *ahead,
-                      const float *bias,${residual_arg} float *out) {
+                      int64_t pace, const float *bias,${residual_arg} float *out) {
   switch (rows) {
 ${cases}
   }
@@ -89,13 +92,14 @@ static int ${p}_run(const void *const *in, float *restrict out, const int64_t *d
   for (int64_t first = 0; first < m; first += ${block}) {
     const int64_t rows = m - first < ${block} ? m - first : ${block};
     const int64_t tiles = (rows + ${mr} - 1) / ${mr};
+    const int64_t pace = (${p}_PANEL + tiles - 1) / tiles;
     for (int64_t panel = 0; panel < ${p}_N; panel += ${p}_PANEL) {
       const float *w = packed + panel * ${p}_K;
       for (int64_t t = 0; t < tiles; t++) {
 ${span}
-        /* A lone tile fetches a fixed distance ahead; the first of several fetches the next panel. */
-        const float *ahead = tiles == 1 ? w + ${distance} : t == 0 ? w + ${p}_K * ${p}_PANEL : w;
-        ${p}_rows(count, a + row * ${p}_K, w, ahead, bias + panel,${residual_use}
+        /* A lone tile fetches a fixed distance ahead; several share out the next panel among them. */
+        const float *ahead = tiles == 1 ? w + ${distance} : w + ${p}_K * (${p}_PANEL + t * pace);
+        ${p}_rows(count, a + row * ${p}_K, w, ahead, pace, bias + panel,${residual_use}
                   out + row * ${p}_N + panel);
       }
     }${after}
@@ -117,7 +121,7 @@ static int ${p}_run(const void *const *in, float *restrict out, const int64_t *d
 ${span}
     for (int64_t panel = 0; panel < ${p}_N; panel += ${p}_PANEL) {
       const float *w = packed + panel * ${p}_K;
-      ${p}_rows(count, a + row * ${p}_K, w, w + ${distance}, bias + panel,${residual_use}
+      ${p}_rows(count, a + row * ${p}_K, w, w + ${distance}, ${p}_PANEL, bias + panel,${residual_use}
                 out + row * ${p}_N + panel);
     }
   }${after}
@@ -146,20 +150,21 @@ def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
     v, mr, nr = (schedule.number(axis) for axis in ("vector", "mr", "nr"))
     normed = isinstance(operator, GemmBiasResidualLayernorm)
     distance = schedule.number("prefetch")
-    result, meaning = "acc[r][j]", "a w + bias"
+    level = {"l1": 3, "l2": 2}[schedule.word("fetch")]
+    result, meaning = "y", "a w + bias"
     if isinstance(operator, GemmBiasGelu):
-        result = f"gelu{v}_{schedule.word('gelu')}(acc[r][j])"
+        result = f"gelu{v}_{schedule.word('gelu')}(y)"
         meaning = "GELU(a w + bias)"
     if normed:
-        result = f"acc[r][j] + load{v}(residual + r * {prefix}_N + j * {v})"
+        result = f"y + load{v}(residual + r * {prefix}_N + j * {v})"
         meaning = "LayerNorm(a w + bias + residual)"
-    # One prefetch per cache line, and none at all when the schedule says so.
-    every = max(1, 16 // v)
-    fetch = ""
+    # One prefetch per cache line of a panel row, and none at all when the schedule says so.
+    lines = max(1, nr * v // 16)
+    fetch = f"\n      (void)ahead, (void)pace;"
     if distance:
-        guard = "" if every == 1 else f"if (j % {every} == 0) "
-        fetch = (
-            f"\n        {guard}__builtin_prefetch(ahead + (k + u) * {prefix}_PANEL + j * {v});"
+        fetch = "".join(
+            f"\n      __builtin_prefetch(ahead + (k + u) * pace + {i} * pace / {lines}, 0, {level});"
+            for i in range(lines)
         )
     values: dict[str, object] = {
         "p": prefix,
@@ -189,14 +194,14 @@ def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
     values["variants"] = "\n".join(
         fill(
             "static __attribute__((noinline)) void ${p}_rows${rows}(const float *a, const float *w,"
-            " const float *ahead, const float *bias,${residual_arg} float *out) {\n"
-            "  ${p}_tile(${rows}, a, w, ahead, bias,${passed} out);\n}",
+            " const float *ahead, int64_t pace, const float *bias,${residual_arg} float *out) {\n"
+            "  ${p}_tile(${rows}, a, w, ahead, pace, bias,${passed} out);\n}",
             {**values, "rows": rows, "passed": passed},
         )
         for rows in range(1, mr + 1)
     )
     values["cases"] = "\n".join(
-        f"    case {rows}: {prefix}_rows{rows}(a, w, ahead, bias,{passed} out); break;"
+        f"    case {rows}: {prefix}_rows{rows}(a, w, ahead, pace, bias,{passed} out); break;"
         for rows in range(1, mr + 1)
     )
     values["span"] = fill(_SPAN[schedule.word("tail")], values)

@@ -49,13 +49,14 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
     wide = widths(machine)[-1]
     axes: dict[str, tuple[Value, ...]] = {
         "vector": widths(machine),
-        "mr": (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14),
+        "mr": (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 24, 28),
         "nr": (1, 2, 3, 4, 6),
         "ku": (1, 2, 4),
         "rows": (24, 48, 64, 96, 128, 192, 256, 384, 768),
         "order": ("panel", "rows"),
         "tail": ("balanced", "last"),
         "prefetch": (0, 256, 512, 1024, 2048, 4096, 8192),
+        "fetch": ("l1", "l2"),
     }
     start: dict[str, Value] = {
         "vector": wide,
@@ -66,6 +67,7 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "order": "panel",
         "tail": "balanced",
         "prefetch": 2048,
+        "fetch": "l2",
     }
     if isinstance(operator, GemmBiasGelu):
         axes["gelu"] = tuple(sorted(GELU))
