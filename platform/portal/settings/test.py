@@ -1,16 +1,22 @@
 """Settings for pytest: an own home per test run, quick password hashing, no lock-out."""
 
-import os
 import tempfile
-
-os.environ.setdefault("IGNITION_HOME", tempfile.mkdtemp(prefix="ignition-test-"))
+from pathlib import Path
 
 from portal.settings.base import *  # noqa: F403
-from portal.settings.base import IGNITION_HOME, database
+from portal.settings.base import database
+
+# Not through the environment: other rooms' tests read the real home's model cache from there.
+IGNITION_HOME = Path(tempfile.mkdtemp(prefix="ignition-test-"))
+STATIC_ROOT = IGNITION_HOME / "static"
+MEDIA_ROOT = IGNITION_HOME / "documents"
 
 SECRET_KEY = "only-for-tests-and-never-deployed"  # noqa: S105
-DATABASES = {"default": database(f"sqlite:///{IGNITION_HOME / 'portal' / 'db.sqlite3'}")}
 (IGNITION_HOME / "portal").mkdir(parents=True, exist_ok=True)
+DATABASES = {"default": database(f"sqlite:///{IGNITION_HOME / 'portal' / 'db.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # A file, not memory: tests with threads need two real connections.
+    DATABASES["default"]["TEST"] = {"NAME": str(IGNITION_HOME / "portal" / "test.sqlite3")}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 AXES_ENABLED = False
 CELERY_TASK_ALWAYS_EAGER = True
