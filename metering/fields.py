@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -84,6 +84,14 @@ class Fields:
     def instant(self, name: str) -> datetime:
         """RFC 3339 time with an offset, as aware UTC."""
         return parse_instant(self.any(name), f"{self.where}.{name}")
+
+    def day(self, name: str) -> date:
+        """A calendar date such as 2026-12-30."""
+        text = self.text(name)
+        try:
+            return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+        except ValueError as error:
+            raise Refusal(f"{self.where}.{name}", repr(text), "a date as YYYY-MM-DD") from error
 
     def items(self, name: str) -> Sequence[object]:
         """A JSON list."""
