@@ -1,0 +1,226 @@
+"""Works the figures of an evidence folder out again, from logs alone.
+
+In: a folder as the product keeps it (``plan.json``, ``baseline/``, ``aa/``, ``uplift/``,
+``accuracy/``). Out: :class:`Recomputed`. No database, no network, no model, no clock: a stranger
+with this package gets the same numbers, or a reason why the evidence does not hold. Nothing here
+writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from metering.baseline.freeze import Baseline, Row, load
+from metering.loadgen.result import RunResult
+from metering.loadgen.spec import RunSpec
+from metering.loadgen.verdict import ACCURACY, accuracy_outputs
+from metering.loadgen.verify import EvidenceError, load_run, load_spec
+from metering.plan import MeasurementPlan
+from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.uplift.estimate import UpliftEstimate
+from metering.uplift.gate import AaGate, Decision, aa_gate, decide
+from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy
+from metering.uplift.pairs import RUNS, PairedRuns, load_paired
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """What the logs say. ``uplift`` is None when a run was not VALID; ``decision`` says why."""
+
+    baseline_samples_per_second: Decimal
+    baseline: Baseline
+    aa: AaGate
+    uplift: UpliftEstimate | None
+    accuracy: Accuracy
+    decision: Decision
+    pairs: int
+    plan_digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "plan_digest": self.plan_digest,
+            "baseline": {
+                "stack": self.baseline.stack,
+                "version": self.baseline.version,
+                "sut": self.baseline.sut.to_dict(),
+                "samples_per_second": str(self.baseline_samples_per_second),
+            },
+            "aa": self.aa.to_dict(),
+            "uplift": None if self.uplift is None else self.uplift.to_dict(),
+            "accuracy": self.accuracy.to_dict(),
+            "pairs": self.pairs,
+            "kept": self.decision.kept,
+            "reasons": list(self.decision.reasons),
+        }
+
+
+def recompute(evidence: Path) -> Recomputed:
+    """Recompute everything measured. Raises EvidenceError naming the first thing that is wrong."""
+    plan = _plan(evidence)
+    baseline = recompute_baseline(evidence / "baseline", plan)
+    aa_runs = _paired(evidence / "aa", plan, baseline, plan.aa_pairs)
+    runs = _paired(evidence / "uplift", plan, baseline, plan.pairs)
+    uplift = runs.estimate() if runs.complete else None
+    minimum_effect = float(plan.minimum_effect)
+    gate = aa_gate(aa_runs, None if uplift is None else uplift.lower_95, minimum_effect)
+    accuracy = _accuracy(evidence / "accuracy", plan, runs)
+    return Recomputed(
+        baseline_samples_per_second=baseline.samples_per_second,
+        baseline=baseline,
+        aa=gate,
+        uplift=uplift,
+        accuracy=accuracy,
+        decision=decide(gate, runs, accuracy, minimum_effect),
+        pairs=runs.planned,
+        plan_digest=plan.digest,
+    )
+
+
+def recompute_baseline(folder: Path, plan: MeasurementPlan) -> Baseline:
+    """The frozen baseline, every figure of it held to its runs. Raises EvidenceError."""
+    baseline = load(folder)
+    if baseline.plan_digest != plan.digest:
+        raise EvidenceError("baseline.json: plan_digest is not that of plan.json")
+    reference = _run(folder, baseline.reference_run, baseline, plan)
+    if not reference.valid:
+        raise EvidenceError(f"baseline: the reference run is {reference.state}")
+    expected = _outputs(folder, baseline.reference_run)
+    best: Decimal | None = None
+    for row in baseline.table:
+        _check_row(folder, row, baseline, plan, expected)
+        fit = row.final_runs and row.accuracy is not None and row.accuracy.passed
+        if fit and row.samples_per_second is not None:
+            best = max(best or row.samples_per_second, row.samples_per_second)
+    chosen = [row for row in baseline.table if row.sut == baseline.sut]
+    if len(chosen) != 1 or chosen[0].final_runs != baseline.runs:
+        raise EvidenceError("baseline.json: the chosen configuration is not in its table")
+    if chosen[0].samples_per_second != baseline.samples_per_second:
+        raise EvidenceError("baseline.json: samples_per_second is not that of its table")
+    if baseline.samples_per_second != best:
+        raise EvidenceError("baseline.json: a faster correct configuration was measured")
+    if chosen[0].accuracy != baseline.accuracy:
+        raise EvidenceError("baseline.json: accuracy is not that of its table")
+    finals = [load_run(folder / RUNS / run_id) for run_id in baseline.runs]
+    builds = {(result.stack_version, result.stack_digest) for result in finals}
+    if builds != {(baseline.version, baseline.digest)} or baseline.stack != baseline.sut.stack:
+        raise EvidenceError("baseline.json: stack, version or digest is not that of its runs")
+    return baseline
+
+
+def _check_row(
+    folder: Path, row: Row, baseline: Baseline, plan: MeasurementPlan, expected: Any
+) -> None:
+    runs = {run_id: _run(folder, run_id, baseline, plan) for run_id in _ids(row)}
+    for run_id in runs:
+        if load_spec(folder / RUNS / run_id).sut != row.sut:
+            raise EvidenceError(f"baseline/{RUNS}/{run_id}: is not of the row that names it")
+    counted = [runs[run_id] for run_id in row.final_runs or (row.screening_run,)]
+    rates = [result.samples_per_second for result in counted if result.valid]
+    value = None
+    if len(rates) == len(counted):
+        value = median([rate for rate in rates if rate is not None])
+    if value != row.samples_per_second:
+        raise EvidenceError(
+            f"baseline.json: {row.screening_run}: samples_per_second is "
+            f"{row.samples_per_second}, its runs say {value}"
+        )
+    if row.accuracy_run is not None and row.accuracy is not None:
+        floor = float(plan.accuracy_floor_cosine)
+        found = accuracy_guard(expected, _outputs(folder, row.accuracy_run), floor)
+        if found.to_dict() != row.accuracy.to_dict():
+            raise EvidenceError(f"baseline/{RUNS}/{row.accuracy_run}: accuracy is not as recorded")
+
+
+def _ids(row: Row) -> tuple[str, ...]:
+    accuracy = () if row.accuracy_run is None else (row.accuracy_run,)
+    return (row.screening_run, *row.final_runs, *accuracy)
+
+
+def _run(folder: Path, run_id: str, baseline: Baseline, plan: MeasurementPlan) -> RunResult:
+    if Path(run_id).name != run_id:
+        raise EvidenceError(f"baseline.json: {run_id!r} is not a run id")
+    result, spec = load_run(folder / RUNS / run_id), load_spec(folder / RUNS / run_id)
+    if result.run_id != run_id:
+        raise EvidenceError(f"baseline/{RUNS}/{run_id}: holds another run")
+    if (spec.model_sha256, spec.samples_sha256) != (baseline.model_sha256, baseline.samples_sha256):
+        raise EvidenceError(f"baseline/{RUNS}/{run_id}: another model or other samples")
+    _hold_to_plan(spec, plan, f"baseline/{RUNS}/{run_id}")
+    return result
+
+
+def _outputs(folder: Path, run_id: str) -> Any:
+    return accuracy_outputs((folder / RUNS / run_id / ACCURACY).read_bytes())
+
+
+def _paired(out: Path, plan: MeasurementPlan, baseline: Baseline, pairs: int) -> PairedRuns:
+    paired = load_paired(out)
+    if paired.planned != pairs or paired.seed != plan.seeds.order:
+        raise EvidenceError(f"{out.name}/pairs.json: pairs or seed are not those of the plan")
+    if paired.base != baseline.sut:
+        raise EvidenceError(f"{out.name}/pairs.json: the base arm is not the frozen baseline")
+    for pair in paired.pairs:
+        spec = load_spec(out / RUNS / pair.base.run_id)
+        _hold_to_plan(spec, plan, f"{out.name}/{RUNS}/{pair.base.run_id}")
+        if spec.model_sha256 != baseline.model_sha256:
+            raise EvidenceError(f"{out.name}: measured another model than the baseline's")
+        if pair.base.stack_digest != baseline.digest:
+            raise EvidenceError(f"{out.name}: the base arm is another build than the baseline's")
+    return paired
+
+
+def _hold_to_plan(spec: RunSpec, plan: MeasurementPlan, where: str) -> None:
+    asked = (
+        plan.scenario,
+        plan.cores,
+        plan.precision,
+        (plan.seeds.qsl, plan.seeds.sample_index, plan.seeds.schedule),
+    )
+    seeds = (spec.seeds.qsl, spec.seeds.sample_index, spec.seeds.schedule)
+    if (spec.scenario, spec.cores, spec.sut.precision, seeds) != asked:
+        raise EvidenceError(f"{where}: scenario, cores, precision or seeds are not the plan's")
+
+
+def _accuracy(out: Path, plan: MeasurementPlan, runs: PairedRuns) -> Accuracy:
+    found = recompute_accuracy(out, float(plan.accuracy_floor_cosine))
+    recorded = _json(out / ACCURACY_JSON)
+    if any(recorded.get(name) != value for name, value in found.to_dict().items()):
+        raise EvidenceError(f"{out.name}/{ACCURACY_JSON}: is not what the accuracy logs say")
+    reference = load_spec(out / RUNS / "reference")
+    candidate = load_spec(out / RUNS / "candidate")
+    if (reference.sut, candidate.sut) != (runs.base, runs.other):
+        raise EvidenceError("accuracy: its systems are not those of the uplift")
+    if runs.pairs:
+        measured = load_spec(runs_folder(out) / runs.pairs[0].other.run_id)
+        if candidate.package_sha256 != measured.package_sha256:
+            raise EvidenceError("accuracy: its package is not the one that was measured")
+    return found
+
+
+def runs_folder(out: Path) -> Path:
+    """The uplift runs beside the folder of another measurement."""
+    return out.parent / "uplift" / RUNS
+
+
+def _plan(evidence: Path) -> MeasurementPlan:
+    try:
+        return MeasurementPlan.from_json(_json(evidence / "plan.json"))
+    except ValueError as error:
+        if isinstance(error, EvidenceError):
+            raise
+        raise EvidenceError(f"plan.json: {error}") from error
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise EvidenceError(f"{path.name}: cannot be read ({error})") from error
+    if not isinstance(value, dict):
+        raise EvidenceError(f"{path.name}: wanted a JSON object")
+    return value

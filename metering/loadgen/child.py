@@ -1,0 +1,115 @@
+"""The process that runs exactly one LoadGen test: ``python -m metering.loadgen.child SPEC OUT``.
+
+In: a launch spec with real paths, a run folder, and the parent's process id. Out: LoadGen's logs,
+``child.json`` when the test ended, ``error.json`` when something raised. The process limits and
+pins itself first, dies with its parent, and leaves through ``os._exit`` so that no runtime's
+destructor decides the exit status. It judges nothing: that is the supervisor's work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from metering.loadgen.files import write_json
+from metering.loadgen.harness import Harness, OpenSystem
+from metering.loadgen.spec import RunSpec
+
+EXIT_ERROR = 3
+_PR_SET_PDEATHSIG = 1
+_MESSAGE_CHARACTERS = 2000
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, however the parent dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        # It died between starting us and the line above, so no signal will come.
+        os._exit(EXIT_ERROR)
+
+
+def limit_resources(spec: RunSpec) -> None:
+    for kind, value in (
+        (resource.RLIMIT_AS, spec.memory_limit_bytes),
+        (resource.RLIMIT_FSIZE, spec.file_limit_bytes),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+class _Failure:
+    """Writes the first failure of any thread and ends the process."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+
+    def __call__(self, where: str, error: BaseException) -> NoReturn:
+        with self._lock:  # Never released: the first failure is the one that counts.
+            report = {
+                "where": where,
+                "type": type(error).__name__,
+                "message": str(error)[:_MESSAGE_CHARACTERS],
+                "traceback": "".join(traceback.format_exception(error))[-4 * _MESSAGE_CHARACTERS :],
+            }
+            try:
+                write_json(self._out / "error.json", report)
+            finally:
+                os._exit(EXIT_ERROR)
+
+
+def execute(spec: RunSpec, out: Path, open_system: OpenSystem) -> NoReturn:
+    """Run the test with systems from ``open_system`` and leave the process."""
+    fail = _Failure(out)
+    try:
+        import mlperf_loadgen  # never mlcommons_loadgen: importing that first hides this one
+
+        from metering.loadgen.library import load_library
+
+        os.sched_setaffinity(0, spec.cores)
+        library = load_library(Path(spec.samples))
+        if spec.library_size not in (0, len(library)):
+            raise ValueError(
+                f"samples: got {len(library)} sentences, wanted {spec.library_size} as recorded"
+            )
+        harness = Harness(spec, library, open_system, fail, mlperf_loadgen)
+        harness.run(out)
+        write_json(
+            out / "child.json",
+            {"issued": harness.ledger.issued, "completed": harness.ledger.completed},
+        )
+    except BaseException as error:
+        fail("start", error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def prepare(arguments: list[str]) -> tuple[RunSpec, Path]:
+    """Tie this process to its parent, read the launch spec, limit resources."""
+    launch, out, parent = arguments
+    die_with_parent(int(parent))
+    spec = RunSpec.from_dict(json.loads(Path(launch).read_bytes()))
+    limit_resources(spec)
+    return spec, Path(out)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    spec, out = prepare(arguments)
+    from metering.stacks import open_system
+
+    execute(spec, out, open_system)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,92 @@
+"""What one LoadGen run came to: the verdict, the figures, and the digests of the logs behind them.
+
+In: the end state seen by the supervisor and the parsed detail log. Out: :class:`RunResult`, stored
+as ``result.json`` beside the logs. A figure is kept only for a run that is VALID.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+State = Literal["VALID", "INVALID", "ERROR", "HUNG", "CRASHED", "SILENT"]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency order statistics of one run, in nanoseconds, as LoadGen logged them."""
+
+    mean_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    max_ns: int
+    early_stopping_p90_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run's verdict. ``samples_per_second`` is None unless the run is VALID and timed."""
+
+    run_id: str
+    scenario: str
+    mode: str
+    state: State
+    reasons: tuple[str, ...]
+    samples_per_second: Decimal | None
+    latency: Latency | None
+    sample_count: int | None
+    effective: Mapping[str, str]
+    files: Mapping[str, str]
+    spec_sha256: str
+    started_at: str
+    wall_s: float
+    cpu_s: float
+    load_average: tuple[float, float]
+    signal: int | None = None
+    loadgen_version: str = ""
+    stack_version: str = ""
+    stack_digest: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        return self.state == "VALID"
+
+    def log_metric(self) -> float:
+        """Natural log of the primary metric, larger is better.
+
+        Offline: ``result_samples_per_second``. SingleStream: the early-stopped 90th percentile of
+        latency, negated. Raises ValueError for a run that is not VALID.
+        """
+        if self.state == "VALID" and self.scenario == "Offline" and self.samples_per_second:
+            return math.log(self.samples_per_second)
+        early = self.latency.early_stopping_p90_ns if self.latency else None
+        if self.state == "VALID" and self.scenario == "SingleStream" and early:
+            return -math.log(early)
+        raise ValueError(f"run {self.run_id}: no primary metric, its state is {self.state}")
+
+    def to_dict(self) -> dict[str, Any]:
+        data = dataclasses.asdict(self)
+        value = self.samples_per_second
+        data["samples_per_second"] = None if value is None else str(value)
+        data["reasons"] = list(self.reasons)
+        data["load_average"] = [f"{load:.2f}" for load in self.load_average]
+        data["wall_s"], data["cpu_s"] = f"{self.wall_s:.3f}", f"{self.cpu_s:.3f}"
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunResult:
+        known = dict(data)
+        value = known["samples_per_second"]
+        known["samples_per_second"] = None if value is None else Decimal(str(value))
+        latency = known["latency"]
+        known["latency"] = None if latency is None else Latency(**latency)
+        known["reasons"] = tuple(known["reasons"])
+        known["load_average"] = tuple(float(load) for load in known["load_average"])
+        known["wall_s"], known["cpu_s"] = float(known["wall_s"]), float(known["cpu_s"])
+        return cls(**known)

@@ -1,0 +1,82 @@
+"""Systems under test: stock runtimes and kernel packages behind one shape, one file each.
+
+In: a :class:`SutSpec`. Out: what is installed (:func:`discover`) or an opened system. A stack that
+is missing says so and what to install; it is never silently replaced by another.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from metering.loadgen.spec import GraphOptimization, SutSpec
+from metering.stacks import kernel_package, null, onnx_runtime, openvino_cpu, torch_cpu
+from metering.stacks.system import Embeddings, StackError, StackInfo, System, TokenIds, pad
+
+
+class Stack(Protocol):
+    """What each adapter module offers."""
+
+    GRAPH_OPTIMIZATIONS: tuple[GraphOptimization, ...]
+
+    def discover(self, sut: SutSpec | None = None) -> StackInfo: ...
+
+    def open_system(self, sut: SutSpec, model: Path, output: str) -> System: ...
+
+
+_STACKS: MappingProxyType[str, Stack] = MappingProxyType(
+    {
+        "onnxruntime": onnx_runtime,
+        "openvino": openvino_cpu,
+        "torch": torch_cpu,
+        "kernelgen": kernel_package,
+        "null": null,
+    }
+)
+STOCK = ("onnxruntime", "openvino", "torch")
+
+
+def _stack(name: str) -> Stack:
+    try:
+        return _STACKS[name]
+    except KeyError:
+        raise StackError(f"sut.stack: got {name!r}, wanted one of {', '.join(_STACKS)}") from None
+
+
+def discover(sut: SutSpec) -> StackInfo:
+    """Version and build digest of the stack a spec names. Raises StackError when unavailable."""
+    info = _stack(sut.stack).discover(sut)
+    if not info.available:
+        raise StackError(f"{sut.stack}: {info.reason}")
+    return info
+
+
+def discover_stock() -> tuple[StackInfo, ...]:
+    """Every stock stack, present or not, in a fixed order."""
+    return tuple(_STACKS[name].discover() for name in STOCK)
+
+
+def graph_optimizations(name: str) -> tuple[GraphOptimization, ...]:
+    """The levels a stack has; the first is its own default."""
+    return _stack(name).GRAPH_OPTIMIZATIONS
+
+
+def open_system(sut: SutSpec, model: Path, output: str) -> System:
+    """Open one instance. ``output`` names the model output that holds the embeddings."""
+    return _stack(sut.stack).open_system(sut, model, output)
+
+
+__all__ = [
+    "STOCK",
+    "Embeddings",
+    "StackError",
+    "StackInfo",
+    "System",
+    "TokenIds",
+    "discover",
+    "discover_stock",
+    "graph_optimizations",
+    "open_system",
+    "pad",
+]

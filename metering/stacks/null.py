@@ -1,0 +1,34 @@
+"""A system that computes nothing: the floor of the Python path on this machine.
+
+In: anything. Out: zeros. It exists to find systems too fast to be measured through Python; no sweep
+takes it as a baseline and no pairing as an arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from metering.loadgen.spec import GraphOptimization, SutSpec
+from metering.stacks.system import Embeddings, StackInfo, System, TokenIds
+
+GRAPH_OPTIMIZATIONS: tuple[GraphOptimization, ...] = ("default", "all")
+_WIDTH = 384
+
+
+def discover(sut: SutSpec | None = None) -> StackInfo:
+    return StackInfo("null", "1", "", True, "")
+
+
+class NullSystem:
+    def infer(self, batch: Sequence[TokenIds]) -> Embeddings:
+        return np.zeros((len(batch), _WIDTH), dtype=np.float32)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def open_system(sut: SutSpec, model: Path, output: str) -> System:
+    return NullSystem()

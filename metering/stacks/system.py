@@ -1,0 +1,60 @@
+"""The one shape every system under test has, stock runtime or our own kernels.
+
+In: a :class:`SutSpec` and a model file. Out: a :class:`System` whose ``infer`` turns token ids into
+sentence embeddings. A system never sees LoadGen, a response id or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+TokenIds = npt.NDArray[np.int64]
+Embeddings = npt.NDArray[np.float32]
+
+
+class StackError(RuntimeError):
+    """A stack that cannot be opened here; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class StackInfo:
+    """What discovery found: ``digest`` names the exact build, ``reason`` why it is unavailable."""
+
+    name: str
+    version: str
+    digest: str
+    available: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "digest": self.digest,
+            "available": self.available,
+            "reason": self.reason,
+        }
+
+
+class System(Protocol):
+    """One loaded instance, used by one thread at a time."""
+
+    def infer(self, batch: Sequence[TokenIds]) -> Embeddings:
+        """Embeddings (n, d) float32 of n token-id vectors (int64, 1-D), in the order given."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def pad(batch: Sequence[TokenIds]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """``input_ids`` and ``attention_mask``, both int64 (n, longest), zero beyond each length."""
+    lengths = np.fromiter((len(ids) for ids in batch), dtype=np.int64, count=len(batch))
+    mask = np.arange(int(lengths.max()), dtype=np.int64)[None, :] < lengths[:, None]
+    ids = np.zeros(mask.shape, dtype=np.int64)
+    ids[mask] = np.concatenate(batch)
+    return ids, mask.astype(np.int64)
