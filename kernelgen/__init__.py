@@ -1,7 +1,8 @@
 """kernelgen writes inference kernels for one machine and proves each of them before it is kept.
 
-In: a model graph, a machine, a budget, samples of real traffic. Out: a package of C kernels with its evidence.
-This file only names the public surface; the heavy parts load on first use, so that `import kernelgen` stays cheap.
+In: a model graph, a machine, a budget, samples of real traffic. Out: a package of C kernels with
+its evidence. This file only names the public surface; the heavy parts load on first use, so that
+`import kernelgen` stays cheap.
 Never here: metering, reports, the portal; kernelgen knows none of them.
 """
 

@@ -32,8 +32,9 @@ class TrialEvent:
 class OperatorResult:
     """What the search did for one operator.
 
-    `share` is its part of the model's time before the search (0 to 1). `ratio` with its 95 % interval compares the
-    default schedule with the one that was kept, both timed interleaved; 1.0 when the default stayed.
+    `share` is its part of the model's time before the search (0 to 1). `ratio` with its 95 %
+    interval compares the default schedule with the one that was kept, both timed interleaved; 1.0
+    when the default stayed.
     """
 
     operator: str
@@ -52,11 +53,13 @@ class OperatorResult:
 
 @dataclass(frozen=True)
 class ModelGate:
-    """Whether the searched kernels win inside the whole model; the only verdict that lets them into a package.
+    """Whether the searched kernels win inside the whole model; the only verdict that lets them into
+    a package.
 
-    `correct` is the judge's word on the assembled model. `ratio` compares the package with default schedules and the
-    package with searched ones, interleaved, on samples of the traffic. `kept` names the operators whose new schedule
-    is in the package, `dropped` those that won alone and lost inside the model.
+    `correct` is the judge's word on the assembled model. `ratio` compares the package with default
+    schedules and the package with searched ones, interleaved, on samples of the traffic. `kept`
+    names the operators whose new schedule is in the package, `dropped` those that won alone and
+    lost inside the model.
     """
 
     correct: bool

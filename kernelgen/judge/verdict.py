@@ -40,12 +40,16 @@ REASONS = {
 
 
 class JudgeError(RuntimeError):
-    """The judge cannot work here (no compiler, no sandbox, a test set that proves nothing); says nothing about a kernel."""
+    """The judge cannot work here (no compiler, no sandbox, a test set that proves nothing); says
+    nothing about a kernel.
+    """
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A compiled kernel. `sources` and `flags` rebuild it under the sanitizers; both belong to its key in the records."""
+    """A compiled kernel. `sources` and `flags` rebuild it under the sanitizers; both belong to its
+    key in the records.
+    """
 
     name: str
     library: Path
@@ -57,9 +61,10 @@ class Candidate:
 class Verdict:
     """One judgement.
 
-    `max_error_ratio` is the largest error over its allowed bound (accepted kernels stay at or below 1). Times are
-    nanoseconds per call with fresh inputs at fresh addresses. `ratio_vs_incumbent` is incumbent time over candidate
-    time with a 95 % bootstrap interval. `sandbox` names what confined the run and what it did not protect.
+    `max_error_ratio` is the largest error over its allowed bound (accepted kernels stay at or below
+    1). Times are nanoseconds per call with fresh inputs at fresh addresses. `ratio_vs_incumbent` is
+    incumbent time over candidate time with a 95 % bootstrap interval. `sandbox` names what confined
+    the run and what it did not protect.
     """
 
     accepted: bool

@@ -1,0 +1,336 @@
+"""Time, taken outside the candidate's process: fresh inputs at fresh addresses for every call, both
+sides in turn.
+
+In: two ready sessions (or one) over one input region. Out: paired times per pass, and copies of
+some timed outputs for the oracle. A batch of N calls and one of 2N calls are timed; their
+difference over N is the time of a call, so the cost of the order and the answer cancels. CPU time
+read from outside must agree with the wall clock.
+Never here: correctness (the caller checks the copies), the decision to accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelgen.judge.compare import poison_word
+from kernelgen.judge.session import Refusal, Region, Session, Window, bytes_for
+from kernelgen.judge.verdict import JudgeError
+from kernelgen.ops.operator import Array, Operator
+
+BATCH_NS = 1_500_000
+MOST_CALLS = 48
+SLOT_BYTES = 96 << 20
+DISTURBED = 1.25
+IDLE_ALLOWANCE_NS = 300_000
+AGREEMENT = 2e-3
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much timing a judgement is worth. A pass is four batches a side pair; `hopeless` ends a
+    lost cause early.
+    """
+
+    fewest: int = 12
+    most: int = 24
+    hopeless: float = 0.97
+    look: int = 4
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Inputs and outputs of one timed call, copied at the moment of the answer."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    poison: int
+
+
+@dataclass
+class Timing:
+    """Passes at one size: nanoseconds per call by slope and by total, for the candidate and, when
+    present, the incumbent.
+    """
+
+    calls: int = 0
+    mine_ns: list[float] = field(default_factory=list)
+    mine_total_ns: list[float] = field(default_factory=list)
+    other_ns: list[float] = field(default_factory=list)
+    other_total_ns: list[float] = field(default_factory=list)
+    disturbed: int = 0
+    snapshots: list[Snapshot] = field(default_factory=list)
+    weights: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def time_ns(self) -> float:
+        """Median slope; the mean of totals when noise made it senseless."""
+        slope = float(np.median(self.mine_ns))
+        return slope if slope > 0 else float(np.median(self.mine_total_ns))
+
+
+def room(operator: Operator, dims: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes the input and the output region need for timing at these sizes, weights included."""
+    slots = 3 * _calls_that_fit(operator, dims)
+    weights = bytes_for(operator, dims, ("weight",))
+    inputs = bytes_for(operator, dims, ("input",))
+    outputs = bytes_for(operator, dims, ("output",))
+    return weights + slots * inputs + 8192, slots * outputs + 8192
+
+
+def _calls_that_fit(operator: Operator, dims: Mapping[str, int]) -> int:
+    each = bytes_for(operator, dims, ("input", "output"))
+    return int(min(MOST_CALLS, max(1, SLOT_BYTES // max(1, 3 * each))))
+
+
+class Feed:
+    """Endless new contents: floats are random mixes of a few samples, ids are shuffled, sizes stay
+    consistent.
+    """
+
+    def __init__(
+        self, operator: Operator, dims: Mapping[str, int], rng: np.random.Generator
+    ) -> None:
+        self._rng = rng
+        self._tensors = operator.by_role("input")
+        self.first = operator.sample(rng, dims, "nominal")
+        more = [operator.sample(rng, dims, "nominal") for _ in range(2)]
+        self._pool = [{t.name: s[t.name] for t in self._tensors} for s in (self.first, *more)]
+
+    def next(self) -> list[Array]:
+        """One call's inputs, in the operator's order, never seen before."""
+        base = self._pool[int(self._rng.integers(len(self._pool)))]
+        other = self._pool[int(self._rng.integers(len(self._pool)))]
+        angle = float(self._rng.uniform(0.2, 1.3))
+        contents: list[Array] = []
+        for tensor in self._tensors:
+            data = base[tensor.name]
+            if data.dtype.kind == "f":
+                mixed = data * data.dtype.type(np.cos(angle))
+                shifted = np.roll(other[tensor.name].reshape(-1), 7).reshape(data.shape)
+                mixed += shifted * data.dtype.type(np.sin(angle))
+                contents.append(mixed)
+            elif data.size > 2 and bool(np.any(np.diff(data.reshape(-1)) < 0)):
+                contents.append(self._rng.permutation(data.reshape(-1)).reshape(data.shape))
+            else:
+                contents.append(
+                    data
+                )  # offsets and other rising indices carry structure, not values
+        return contents
+
+
+@dataclass(frozen=True)
+class _Batch:
+    calls: list[tuple[list[int], list[int]]]
+    contents: list[list[Array]]
+
+
+class Match:
+    """Candidate against incumbent (or alone) at one size."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        dims: Mapping[str, int],
+        mine: Session,
+        other: Session | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self._operator = operator
+        self._dims = dims
+        self._mine = mine
+        self._other = other
+        self._rng = rng
+        self._feed = Feed(operator, dims, rng)
+        self.weights = {t.name: self._feed.first[t.name] for t in operator.by_role("weight")}
+        self._region: Region = mine.inputs
+        self._idle_ns = 0
+        self._busy_ns = 0
+        self._poison = poison_word(rng)
+
+    def run(
+        self,
+        effort: Effort,
+        *,
+        prepare: Callable[[int], None] | None = None,
+        go_on: Callable[[Timing], bool] | None = None,
+    ) -> Timing:
+        """Set both sides up and time passes until `go_on` says no or the effort is spent.
+
+        `prepare` hears how long the candidate's packing took. Raises `Refusal` for the candidate's
+        faults only.
+        """
+        self._region.rewind()
+        offsets = [self._region.put(array) for array in self.weights.values()]
+        base = self._region.take(0)
+        took = self._mine.setup(self._dims, offsets)
+        if prepare is not None:
+            prepare(took.prepare_ns)
+        if self._other is not None:
+            with _blameless():
+                self._other.setup(self._dims, offsets)
+        timing = Timing(weights=self.weights)
+        calls = self._size(base)
+        turn = 0
+        budget = effort.most * 2
+        while len(timing.mine_ns) < effort.most and budget > 0:
+            budget -= 1
+            keep_disturbed = budget <= effort.most
+            if not self._one_pass(timing, calls, base, turn, keep_disturbed=keep_disturbed):
+                timing.disturbed += 1
+                continue
+            turn += 1
+            if go_on is not None and not go_on(timing):
+                break
+        self._check_idle()
+        return timing
+
+    def _size(self, base: int) -> int:
+        most = _calls_that_fit(self._operator, self._dims)
+        guess = []
+        for _ in range(3):
+            batch = self._fill(1, base)
+            guess.append(self._timed(self._mine, batch).wall_ns)
+        return int(max(1, min(most, BATCH_NS // max(1, min(guess)))))
+
+    def _fill(self, calls: int, base: int) -> _Batch:
+        """Write new inputs for `calls` calls at new addresses and poison the outputs of both sides.
+        """
+        region, jitter = self._region, int(self._rng.integers(64))
+        region.rewind(base // 64 + 1 + jitter)
+        self._poison = poison_word(self._rng)
+        contents = [self._feed.next() for _ in range(calls)]
+        inputs = [[region.put(array) for array in content] for content in contents]
+        outputs: list[list[int]] = []
+        sides = [side for side in (self._mine, self._other) if side is not None]
+        self._mine.outputs.rewind(jitter)
+        for _ in range(calls):
+            outputs.append(
+                [
+                    self._mine.outputs.take(_bytes(t.sizes(self._dims), t.dtype))
+                    for t in self._operator.by_role("output")
+                ]
+            )
+        end = self._mine.outputs.take(0)
+        for side in sides:
+            side.outputs.bytes[:end].view(np.uint32)[:] = np.uint32(self._poison)
+        return _Batch(list(zip(inputs, outputs, strict=True)), contents)
+
+    def _timed(self, side: Session, batch: _Batch) -> Window:
+        if side is not self._other:
+            side.load(batch.calls)
+            return side.go()
+        with _blameless():
+            side.load(batch.calls)
+            return side.go()
+
+    def _one_pass(
+        self, timing: Timing, calls: int, base: int, turn: int, *, keep_disturbed: bool
+    ) -> bool:
+        batch = self._fill(3 * calls, base)
+        short = _Batch(batch.calls[:calls], batch.contents[:calls])
+        long = _Batch(batch.calls[calls:], batch.contents[calls:])
+        sides = [side for side in (self._mine, self._other) if side is not None]
+        if turn % 2:
+            sides.reverse()
+        windows: dict[tuple[int, str], Window] = {}
+        # ABBA: A short, B short, B long, A long; the next pass begins with the other side.
+        for side, name in [(s, "short") for s in sides] + [(s, "long") for s in reversed(sides)]:
+            windows[id(side), name] = self._timed(side, short if name == "short" else long)
+            if side is self._mine and name == "long":
+                self._snap(timing, long)
+                self._idle_ns += side.cpu_since_answer_ns()
+                self._busy_ns += windows[id(side), name].wall_ns
+        self._agree(batch)
+        timing.calls += 3 * calls
+        if not keep_disturbed and any(_disturbed(window) for window in windows.values()):
+            return False
+        for side in sides:
+            own = side is self._mine
+            slopes = timing.mine_ns if own else timing.other_ns
+            totals = timing.mine_total_ns if own else timing.other_total_ns
+            first, second = windows[id(side), "short"].wall_ns, windows[id(side), "long"].wall_ns
+            slopes.append((second - first) / calls)
+            totals.append((second + first) / (3 * calls))
+        return True
+
+    def _snap(self, timing: Timing, batch: _Batch) -> None:
+        # At least one call in ten over all passes, the last one of a batch as likely as any two
+        # others.
+        last = len(batch.calls) - 1
+        count = max(1, len(batch.calls) // 10)
+        chosen = {last if self._rng.random() < 0.4 else int(self._rng.integers(last + 1))}
+        chosen |= {int(self._rng.integers(last + 1)) for _ in range(count - 1)}
+        names = [t.name for t in self._operator.by_role("input")]
+        for call in sorted(chosen):
+            outputs = {
+                t.name: self._mine.outputs.get(at, t.sizes(self._dims), t.dtype)
+                for t, at in zip(
+                    self._operator.by_role("output"), batch.calls[call][1], strict=True
+                )
+            }
+            inputs = dict(zip(names, batch.contents[call], strict=True))
+            timing.snapshots.append(Snapshot(inputs, outputs, self._poison))
+
+    def _agree(self, batch: _Batch) -> None:
+        """Every timed output, a stride of it: written, and where there is an incumbent, close to
+        its answer.
+        """
+        for _, outputs in batch.calls:
+            for tensor, at in zip(self._operator.by_role("output"), outputs, strict=True):
+                if tensor.dtype != "float32":
+                    continue
+                end = at + _bytes(tensor.sizes(self._dims), tensor.dtype)
+                mine = self._mine.outputs.bytes[at:end].view(np.float32)
+                step = max(1, mine.size // 512)
+                pick = slice(int(self._rng.integers(step)), None, step)
+                if not np.isfinite(mine[pick]).all():
+                    raise Refusal("not_written", f"a timed call left {tensor.name} unwritten")
+                if self._other is None or not mine.size:
+                    continue
+                other = self._other.outputs.bytes[at:end].view(np.float32)
+                gap = np.abs(mine[pick] - other[pick])
+                if not float(gap.max()) <= AGREEMENT * float(np.abs(other).max()):
+                    raise Refusal(
+                        "wrong_output", f"a timed call's {tensor.name} is not the incumbent's"
+                    )
+
+    def _check_idle(self) -> None:
+        if self._idle_ns > IDLE_ALLOWANCE_NS + 0.1 * self._busy_ns:
+            raise Refusal(
+                "clock_mismatch",
+                f"used {self._idle_ns} ns of CPU time after its answers, {self._busy_ns} ns before",
+            )
+
+
+@contextmanager
+def _blameless() -> Iterator[None]:
+    """An incumbent was accepted before: when it fails now, the trouble is ours, not the
+    candidate's.
+    """
+    try:
+        yield
+    except Refusal as error:
+        raise JudgeError(f"the incumbent failed while it was timed: {error}") from error
+
+
+def _disturbed(window: Window) -> bool:
+    """Whether others ran on the core meanwhile: the wall clock went on and the process did not."""
+    return window.cpu_ns is not None and window.wall_ns > DISTURBED * window.cpu_ns + 60_000
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+def ratio_interval(
+    log_ratios: Sequence[float], rng: np.random.Generator, resamples: int = 2000
+) -> tuple[float, float, float]:
+    """Median ratio with a 95 % percentile bootstrap interval over passes (Efron 1979)."""
+    data = np.asarray(log_ratios, dtype=np.float64)
+    draws = data[rng.integers(0, data.size, size=(resamples, data.size))]
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return float(np.exp(np.median(data))), float(np.exp(low)), float(np.exp(high))

@@ -1,0 +1,49 @@
+"""The least time one call can take on one core of this machine; a shorter measured time is a lie
+somewhere.
+
+In: an operator's work and the machine's measured peaks. Out: a floor for the judge and a fraction
+for people.
+Never here: a peak from a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernelgen.machine import Machine
+from kernelgen.ops.operator import Operator
+
+PEAK_MARGIN = 1.35
+"""Measured peaks move with clock and neighbours; only a time that needs more than this much above
+them is refused.
+"""
+
+CACHE_FACTOR = 12.0
+"""Data may come from cache at a multiple of the measured memory bandwidth; only beyond that is it
+impossible.
+"""
+
+
+def floor_ns(operator: Operator, dims: Mapping[str, int], machine: Machine) -> float:
+    """Nanoseconds below which a call is refused; 0 when the machine's peaks were not measured."""
+    compute = memory = 0.0
+    if machine.peak_gflops_per_core:
+        compute = operator.flops(dims) / (machine.peak_gflops_per_core * PEAK_MARGIN)
+    if machine.peak_gbps_per_core:
+        memory = operator.bytes_moved(dims) / (machine.peak_gbps_per_core * CACHE_FACTOR)
+    return max(compute, memory)
+
+
+def fraction(
+    operator: Operator, dims: Mapping[str, int], machine: Machine, time_ns: float
+) -> float | None:
+    """Roofline time over measured time, 1 at the roof; None when the peaks were not measured.
+
+    Roofline time is the larger of flops over peak flops and bytes over peak bandwidth (Williams et
+    al., 2009).
+    """
+    if not machine.peak_gflops_per_core or not machine.peak_gbps_per_core or time_ns <= 0:
+        return None
+    compute = operator.flops(dims) / machine.peak_gflops_per_core
+    memory = operator.bytes_moved(dims) / machine.peak_gbps_per_core
+    return max(compute, memory) / time_ns

@@ -1,0 +1,378 @@
+"""A child process for code nobody trusts: no network, no environment, no files beyond the C
+library.
+
+In: an executable, arguments, open descriptors. Out: a `Child` to talk to, or an `Outcome` when it
+only has to run. With bubblewrap: new user, pid, network, mount and IPC namespaces, uid and gid
+65534, no capabilities, a root made of the C library and nothing else, a seccomp filter. Without it:
+uid drop when root, own process group, and the harness's own limits and filter; `protection()` then
+says what is missing.
+Never here: what the child's answers mean.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, cast
+
+NOBODY = 65534
+TEXT_LIMIT_BYTES = 64 << 10
+LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
+
+# fmt: off
+DENIED = (
+    "accept", "accept4", "add_key", "bind", "bpf", "clone3", "connect", "delete_module", "fork",
+    "init_module", "finit_module", "io_uring_enter", "io_uring_register", "io_uring_setup",
+    "kexec_load", "keyctl", "listen", "memfd_create", "mount", "name_to_handle_at",
+    "open_by_handle_at", "perf_event_open", "personality", "pivot_root", "process_vm_readv",
+    "process_vm_writev", "ptrace", "quotactl", "reboot", "request_key", "sendmsg", "sendto",
+    "setns", "socket", "socketpair", "swapoff", "swapon", "umount2", "unshare", "userfaultfd",
+    "vfork",
+)
+# fmt: on
+"""System calls refused for the whole child. The harness adds a far stricter allow-list before
+candidate code runs.
+"""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What confines a child on this machine, and what does not."""
+
+    name: str
+    missing: tuple[str, ...]
+
+    def text(self) -> str:
+        return self.name + (f" (not protected: {', '.join(self.missing)})" if self.missing else "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run. `returncode` is negative for a signal; `ended_by` says who ended it."""
+
+    returncode: int
+    ended_by: str
+    text: str
+    seconds: float
+
+
+@cache
+def bubblewrap() -> str | None:
+    """Path of a bubblewrap that works here (some containers forbid it), else None."""
+    found = shutil.which("bwrap")
+    if found is None:
+        return None
+    with open(os.path.realpath("/bin/true"), "rb") as probe:
+        number = probe.fileno()
+        try:
+            done = subprocess.run(
+                [found, *_walls(with_proc=False), *_files({number: "/run/exe"}), "/run/exe"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                pass_fds=(number,),
+                timeout=10,
+                check=False,
+                **_identity(),  # type: ignore[call-overload]
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    return found if done.returncode == 0 else None
+
+
+@cache
+def _seccomp_program() -> bytes | None:
+    """The deny-list as BPF, or None where libseccomp is missing; the harness's own filter does not
+    need it.
+    """
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError):
+        return None
+    rules = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
+    for name in DENIED:
+        # ENOSYS lets the C library fall back from clone3 to clone; everything else is plainly
+        # forbidden.
+        number = 38 if name == "clone3" else 1
+        try:
+            rules.add_rule(pyseccomp.ERRNO(number), name)
+        except (OSError, RuntimeError, ValueError):
+            continue  # this architecture or libseccomp does not have the call, so nobody can make it
+    with tempfile.TemporaryFile() as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+@cache
+def protection() -> Protection:
+    """What `start` gives here; goes into every verdict."""
+    missing: list[str] = []
+    if bubblewrap() is None:
+        missing += ["file system", "process list", "network namespace"]
+        if os.getuid() != 0:
+            missing.append("own user id")
+        return Protection("rlimits+seccomp", tuple(missing))
+    if _seccomp_program() is None:
+        missing.append("deny-list before loading")
+    return Protection("bubblewrap+rlimits+seccomp", tuple(missing))
+
+
+def _identity() -> dict[str, object]:
+    # Root must become nobody before bubblewrap starts: a mapped uid alone stays root outside.
+    if os.getuid() != 0:
+        return {"start_new_session": True, "env": {}}
+    return {
+        "start_new_session": True,
+        "env": {},
+        "user": NOBODY,
+        "group": NOBODY,
+        "extra_groups": [],
+    }
+
+
+def _walls(*, with_proc: bool) -> list[str]:
+    words = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    words += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--cap-drop", "ALL", "--hostname", "box"]
+    for folder in LIBRARY_FOLDERS:
+        path = Path(folder)
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), folder]
+        elif path.is_dir():
+            words += ["--ro-bind", folder, folder]
+    return [*words, "--proc", "/proc"] if with_proc else words
+
+
+def _files(files: Mapping[int, str]) -> list[str]:
+    # Files go in through descriptors, so they need not be readable for the child's user outside.
+    words: list[str] = []
+    for number, inside in files.items():
+        words += ["--perms", "0555", "--ro-bind-data", str(number), inside]
+    # Last: without it the sandbox's own root is writable.
+    return [*words, "--chdir", "/", "--remount-ro", "/"]
+
+
+class Child:
+    """A running sandboxed process. The owner must call `kill` or `wait` (both are safe to repeat).
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], info: int | None, folder: Path | None
+    ) -> None:
+        self._process = process
+        self._info = info
+        self._folder = folder
+        self._pid: int | None = None if info is not None else process.pid
+        self._text = b""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the program itself, seen from here; falls back to the sandbox's own
+        process.
+        """
+        if self._pid is None:
+            self._pid = self._find_pid()
+        return self._pid
+
+    def _find_pid(self) -> int:
+        info, self._info = cast(int, self._info), None
+        with os.fdopen(info, "rb") as stream:
+            match = re.search(rb'"child-pid":\s*(\d+)', stream.read())
+        if match is None:
+            return self._process.pid
+        first = int(match.group(1))
+        try:
+            inner = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        except OSError:
+            return first
+        return int(inner[0]) if inner else first
+
+    def cpu_ns(self) -> int | None:
+        """CPU time the program has used so far, read from outside; None once it is gone."""
+        try:
+            return time.clock_gettime_ns((~self.pid << 3) | 2)
+        except OSError:
+            return None
+
+    def text(self) -> str:
+        """What the child wrote to stderr, at most 64 KiB. Data to show, never to believe."""
+        stream = self._process.stderr
+        if stream is not None and not stream.closed:
+            os.set_blocking(stream.fileno(), False)
+            while len(self._text) < TEXT_LIMIT_BYTES:
+                try:
+                    chunk = os.read(stream.fileno(), TEXT_LIMIT_BYTES - len(self._text))
+                except BlockingIOError:
+                    break
+                if not chunk:
+                    break
+                self._text += chunk
+        return self._text.decode("utf-8", "replace")
+
+    def wait(self, limit_s: float) -> int | None:
+        """Exit code (negative for a signal, seen through bubblewrap too), or None when it still
+        runs.
+        """
+        try:
+            code = self._process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return 128 - code if code > 128 else code
+
+    def kill(self) -> int:
+        """End the whole group and collect it; returns the exit code."""
+        self.text()
+        with suppress(ProcessLookupError):  # it may end by itself between two looks
+            os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        if self._info is not None:
+            os.close(self._info)
+            self._info = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return 128 - code if code > 128 else code
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        return self._process
+
+
+def start(
+    executable: Path,
+    arguments: Sequence[str],
+    *,
+    read_only: Mapping[Path, str] | None = None,
+    descriptors: Sequence[int] = (),
+    with_proc: bool = False,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+) -> Child:
+    """Start `executable` confined. `read_only` maps files here to their path inside; an argument
+    equal to such an inner path is passed as the outer one where there is no bubblewrap.
+    `descriptors` stay open under their numbers.
+    """
+    files = {executable: "/run/exe", **(read_only or {})}
+    if bubblewrap() is None:
+        return _start_plain(files, arguments, descriptors, stdout)
+    info_read, info_write = os.pipe()
+    program = _seccomp_program()
+    try:
+        with ExitStack() as stack:
+            stack.callback(os.close, info_write)
+            opened = {
+                stack.enter_context(open(path, "rb")).fileno(): inside
+                for path, inside in files.items()
+            }
+            keep = [info_write, *opened, *descriptors]
+            command = [str(bubblewrap()), *_walls(with_proc=with_proc)]
+            command += ["--info-fd", str(info_write)]
+            if program is not None:
+                rules = stack.enter_context(tempfile.TemporaryFile())
+                rules.write(program)
+                rules.seek(0)
+                keep.append(rules.fileno())
+                command += ["--seccomp", str(rules.fileno())]
+            process = subprocess.Popen(
+                [*command, *_files(opened), "/run/exe", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                pass_fds=tuple(keep),
+                **_identity(),  # type: ignore[call-overload]
+            )
+    except BaseException:
+        os.close(info_read)
+        raise
+    return Child(process, info_read, None)
+
+
+def _start_plain(
+    files: Mapping[Path, str],
+    arguments: Sequence[str],
+    descriptors: Sequence[int],
+    stdout: int | IO[bytes],
+) -> Child:
+    folder = Path(tempfile.mkdtemp(prefix="kernelgen-"))
+    folder.chmod(0o755)
+    outer: dict[str, str] = {}
+    for path, inside in files.items():
+        copy = folder / Path(inside).name
+        shutil.copyfile(path, copy)
+        copy.chmod(0o555)
+        outer[inside] = str(copy)
+    process = subprocess.Popen(
+        [outer["/run/exe"], *(outer.get(word, word) for word in arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        pass_fds=tuple(descriptors),
+        cwd="/",
+        **_identity(),  # type: ignore[call-overload]
+    )
+    return Child(process, None, folder)
+
+
+def run(
+    executable: Path,
+    arguments: Sequence[str],
+    *,
+    limit_s: float,
+    read_only: Mapping[Path, str] | None = None,
+    output_bytes: int = TEXT_LIMIT_BYTES,
+    with_proc: bool = False,
+    descriptors: Sequence[int] = (),
+) -> Outcome:
+    """Run to the end, the wall limit or the output cap, whichever comes first; stdout and stderr
+    come back together.
+    """
+    read_end, write_end = os.pipe()
+    began = time.monotonic()
+    try:
+        with os.fdopen(write_end, "wb") as sink:
+            child = start(
+                executable,
+                arguments,
+                read_only=read_only,
+                with_proc=with_proc,
+                stdout=sink,
+                descriptors=descriptors,
+            )
+        text, ended_by = _collect(read_end, began + limit_s, output_bytes)
+    finally:
+        os.close(read_end)
+    if ended_by == "itself":
+        left = max(0.0, began + limit_s - time.monotonic())
+        code = child.wait(left)
+        ended_by = "itself" if code is not None else "wall limit"
+    errors = child.text()
+    code = child.kill()
+    combined = (text.decode("utf-8", "replace") + errors)[:output_bytes]
+    return Outcome(code, ended_by, combined, time.monotonic() - began)
+
+
+def _collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:
+    text = b""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return text, "wall limit"
+        ready, _, _ = select.select([stream], [], [], left)
+        if not ready:
+            continue
+        chunk = os.read(stream, 65536)
+        if not chunk:
+            return text, "itself"
+        text += chunk
+        if len(text) > output_bytes:
+            return text[:output_bytes], "output cap"

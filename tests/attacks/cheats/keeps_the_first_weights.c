@@ -1,0 +1,31 @@
+/* about: packs once and never again
+ * operator: gemm_bias k=96 n=80
+ * dims: m=37
+ * expect: wrong_output
+ */
+#include "kernel.h"
+enum { K = 96, N = 80 };
+static float first[K * N + N];
+static int ready;
+size_t packed_bytes(const int64_t *dim) { (void)dim; return (K * N + N) * 4; }
+int prepare(const void *const *weight, const int64_t *dim, void *packed) {
+  (void)dim, (void)packed;
+  if (ready++) return 0;
+  for (int i = 0; i < K * N; i++) first[i] = ((const float *)weight[0])[i];
+  for (int i = 0; i < N; i++) first[K * N + i] = ((const float *)weight[1])[i];
+  return 0;
+}
+NO_SCRATCH
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch) {
+  const float *a = in[0], *w = packed, *bias = w + K * N;
+  float *y = out[0];
+  (void)scratch;
+  (void)w, (void)bias;
+  for (int64_t i = 0; i < dim[0]; i++)
+    for (int j = 0; j < N; j++) {
+      float sum = first[K * N + j];
+      for (int k = 0; k < K; k++) sum += a[i * K + k] * first[k * N + j];
+      y[i * N + j] = sum;
+    }
+  return 0;
+}

@@ -1,0 +1,18 @@
+/* about: looks for leftovers in front of its input
+ * operator: scale
+ * dims: n=4099
+ * expect: out_of_bounds
+ */
+#include "kernel.h"
+NOTHING_PACKED
+NO_SCRATCH
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch) {
+  const float *x = in[0];
+  float *y = out[0];
+  int64_t n = dim[0];
+  (void)packed, (void)scratch, (void)x, (void)y, (void)n;
+  volatile float before = ((const volatile float *)x)[-1];
+  (void)before;
+  for (int64_t i = 0; i < n; i++) SCALE(i);
+  return 0;
+}

@@ -1,0 +1,19 @@
+/* about: right answers by undefined behaviour
+ * operator: scale
+ * dims: n=4099
+ * expect: sanitizer
+ */
+#include "kernel.h"
+NOTHING_PACKED
+NO_SCRATCH
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch) {
+  const float *x = in[0];
+  float *y = out[0];
+  int64_t n = dim[0];
+  (void)packed, (void)scratch, (void)x, (void)y, (void)n;
+  volatile int amount = 40;
+  volatile int shifted = 1 << amount;
+  (void)shifted;
+  for (int64_t i = 0; i < n; i++) SCALE(i);
+  return 0;
+}

@@ -1,0 +1,17 @@
+/* about: does the work thirty times over, honestly
+ * operator: scale
+ * dims: n=4099
+ * expect: accepted
+ */
+#include "kernel.h"
+NOTHING_PACKED
+NO_SCRATCH
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch) {
+  const float *x = in[0];
+  float *y = out[0];
+  int64_t n = dim[0];
+  (void)packed, (void)scratch, (void)x, (void)y, (void)n;
+  for (volatile int again = 0; again < 30; again++)
+    for (int64_t i = 0; i < n; i++) *(volatile float *)&y[i] = 1.5f * x[i] + 0.25f;
+  return 0;
+}
