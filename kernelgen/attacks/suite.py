@@ -91,7 +91,8 @@ def folder() -> Path:
     found = Path(__file__).resolve().parents[2] / "tests" / "attacks"
     if not (found / "cheats").is_dir():
         raise FixtureError(
-            f"attack fixtures: {found} is not there; they come with a source checkout, run the command from one"
+            f"attack fixtures: {found} is not there; they come with a source checkout, "
+            "run the command from one"
         )
     return found
 

@@ -107,7 +107,7 @@ def _seccomp_program() -> bytes | None:
         try:
             rules.add_rule(pyseccomp.ERRNO(number), name)
         except (OSError, RuntimeError, ValueError):
-            continue  # this architecture or libseccomp does not have the call, so nobody can make it
+            continue  # a call this architecture does not have, nobody can make
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
