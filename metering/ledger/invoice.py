@@ -252,7 +252,8 @@ def build_invoice(
     """The invoice of one period. Pure: number and time come from the caller.
 
     A breakdown of zero gives an invoice of zero that says why. A short-run plan, and an issue
-    before the period has ended, are named on the document. Refuses a breakdown that was computed under another contract version.
+    before the period has ended, are named on the document. Refuses a breakdown that was
+    computed under another contract version.
     """
     if breakdown.contract_digest != contract.digest:
         raise Refusal(

@@ -75,6 +75,16 @@ class Period:
         with exact():
             return Decimal((self.end - self.start) // timedelta(seconds=1)) / 3600
 
+    @property
+    def local_start(self) -> datetime:
+        """Start in the period's own zone."""
+        return self.start.astimezone(check_zone(self.zone))
+
+    @property
+    def local_last_day(self) -> date:
+        """Last local day that the period touches; its end belongs to the next period."""
+        return (self.end.astimezone(check_zone(self.zone)) - timedelta(microseconds=1)).date()
+
     def to_json(self) -> dict[str, object]:
         """JSON object: label, zone, start and end as RFC 3339 with Z."""
         return {

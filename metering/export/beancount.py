@@ -1,0 +1,75 @@
+"""The journal as Beancount text: an arithmetic check that anyone can run.
+
+In: issued documents.
+Out: plain text with zero tolerance: `inferred_tolerance_default "*:0"` and `~ 0.00` on every
+balance, because Beancount otherwise lets half a cent pass.
+Never here: a balance that was not summed from the entries above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+from metering.decimals import exact, to_text
+from metering.ledger import Invoice, JournalEntry, balances, journal
+from metering.money import minor_unit
+
+__all__ = ["beancount_text"]
+
+
+def beancount_text(documents: Sequence[Invoice]) -> str:
+    """Accounts, one transaction per document, and the closing balance of every account."""
+    currencies = sorted({document.currency for document in documents})
+    lines = ['option "title" "Ignition journal"']
+    lines += [f'option "operating_currency" "{currency}"' for currency in currencies]
+    lines += ['option "inferred_tolerance_default" "*:0"', ""]
+    entries: list[JournalEntry] = []
+    body: list[str] = []
+    for document in documents:
+        booked = journal(document)
+        if not booked:
+            body += [f"; {document.number}: zero, nothing to book ({_plain(document.status)})", ""]
+            continue
+        entries += booked
+        payee, text = _plain(document.customer.name), _plain(f"{document.kind} {document.number}")
+        body.append(f'{booked[0].booked_on} * "{payee}" "{text}"')
+        body += [_posting(entry.account, entry.amount, entry.currency) for entry in booked]
+        body.append("")
+    if entries:
+        first = min(entry.booked_on for entry in entries)
+        after = max(entry.booked_on for entry in entries) + timedelta(days=1)
+        totals = balances(entries)
+        for account in sorted({account for account, _ in totals}):
+            used = ",".join(sorted({cur for name, cur in totals if name == account}))
+            lines.append(f"{first} open {account} {used}")
+        lines.append("")
+        for (account, currency), amount in totals.items():
+            zero = to_text(Decimal(0).quantize(Decimal(1).scaleb(-minor_unit(currency))))
+            body.append(f"{after} balance {account}  {to_text(amount)} ~ {zero} {currency}")
+        body.append("")
+    return "\n".join([*lines, *body])
+
+
+def transaction_sums(text: str) -> list[tuple[str, Decimal, str]]:
+    """(first line, sum, currency) of every transaction in text written by `beancount_text`."""
+    sums: list[tuple[str, Decimal, str]] = []
+    with exact():
+        for line in text.splitlines():
+            if line[:4].isdigit() and " * " in line:
+                sums.append((line, Decimal(0), ""))
+            elif line.startswith("  ") and sums:
+                head, total, _ = sums[-1]
+                _, amount, currency = line.split()
+                sums[-1] = (head, total + Decimal(amount), currency)
+    return sums
+
+
+def _posting(account: str, amount: Decimal, currency: str) -> str:
+    return f"  {account:<32}{to_text(amount):>16} {currency}"
+
+
+def _plain(text: str) -> str:
+    """Text inside Beancount quotes: no quote, no backslash, one line."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())
