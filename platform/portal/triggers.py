@@ -21,6 +21,12 @@ class Guard:
     model: type[models.Model]
     changeable: frozenset[str] = frozenset()
     when: str = ""
+    part: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this guard's triggers begin with."""
+        return f"{self.table}{'_' if self.part else ''}{self.part}_refuse"
 
     @property
     def table(self) -> str:
@@ -54,6 +60,20 @@ def guards() -> list[Guard]:
         ("audits", "Review", "OLD.state <> 'open'"),
     ]
     found += [Guard(apps.get_model(app, name), when=when) for app, name, when in named]
+    # Between measuring and signing is when a change would pay: figures are fixed before.
+    found += [
+        Guard(
+            apps.get_model("runs", "Measurement"),
+            frozenset({"state"}),
+            "OLD.state <> 'draft'",
+            "figures",
+        ),
+        Guard(
+            apps.get_model("audits", "Review"),
+            frozenset({"state", "envelope", "decided_by", "decided_at", "auditor_key", "reason"}),
+            part="statement",
+        ),
+    ]
     return found
 
 
@@ -82,7 +102,7 @@ def remove(using: str = DEFAULT_DB_ALIAS) -> None:
             if guard.table not in existing:
                 continue
             for act in ("update", "delete", "truncate"):
-                name = f"{guard.table}_refuse_{act}"
+                name = f"{guard.prefix}_{act}"
                 if connection.vendor == "postgresql":
                     cursor.execute(f'DROP TRIGGER IF EXISTS "{name}" ON "{guard.table}"')
                 else:
@@ -96,17 +116,17 @@ def _statements(guard: Guard, vendor: str) -> list[str]:
         when = f"WHEN ({guard.when}) " if guard.when else ""
         row = f"FOR EACH ROW {when}EXECUTE FUNCTION ignition_refuse()"
         return [
-            f'CREATE TRIGGER "{table}_refuse_update" BEFORE UPDATE OF {columns} ON "{table}" {row}',
-            f'CREATE TRIGGER "{table}_refuse_delete" BEFORE DELETE ON "{table}" {row}',
-            f'CREATE TRIGGER "{table}_refuse_truncate" BEFORE TRUNCATE ON "{table}"'
+            f'CREATE TRIGGER "{guard.prefix}_update" BEFORE UPDATE OF {columns} ON "{table}" {row}',
+            f'CREATE TRIGGER "{guard.prefix}_delete" BEFORE DELETE ON "{table}" {row}',
+            f'CREATE TRIGGER "{guard.prefix}_truncate" BEFORE TRUNCATE ON "{table}"'
             " FOR EACH STATEMENT EXECUTE FUNCTION ignition_refuse()",
         ]
     when = f"WHEN {guard.when} " if guard.when else ""
     body = f"BEGIN SELECT RAISE(ABORT, 'issued rows of {table} never change'); END"
     return [
-        f'CREATE TRIGGER "{table}_refuse_update" BEFORE UPDATE OF {columns} ON "{table}"'
+        f'CREATE TRIGGER "{guard.prefix}_update" BEFORE UPDATE OF {columns} ON "{table}"'
         f" {when}{body}",
-        f'CREATE TRIGGER "{table}_refuse_delete" BEFORE DELETE ON "{table}" {when}{body}',
+        f'CREATE TRIGGER "{guard.prefix}_delete" BEFORE DELETE ON "{table}" {when}{body}',
     ]
 
 

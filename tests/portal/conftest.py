@@ -251,7 +251,15 @@ def agreed(draft: ContractVersion, sign_plan) -> ContractVersion:
 
 
 @pytest.fixture
-def measured(cast: Cast, agreed: ContractVersion, home: Path) -> Measurement:
+def not_kept_reason() -> str:
+    """Why the uplift may not be billed; tests override this, "" keeps it."""
+    return ""
+
+
+@pytest.fixture
+def measured(
+    cast: Cast, agreed: ContractVersion, home: Path, not_kept_reason: str
+) -> Measurement:
     """Rows of a finished measurement: a 25 % uplift with a lower bound of 20 %."""
     evidence = home / "evidence" / "m1"
     (evidence / "baseline").mkdir(parents=True)
@@ -268,7 +276,7 @@ def measured(cast: Cast, agreed: ContractVersion, home: Path) -> Measurement:
             batch=1,
             samples_per_second=Decimal("400"),
             frozen_at=datetime(2026, 10, 1, tzinfo=UTC),
-            document={"stack": "onnxruntime"},
+            document={"stack": "onnxruntime", "samples_per_second": "400"},
         ),
         document_file=document,
         evidence=evidence,
@@ -312,8 +320,8 @@ def measured(cast: Cast, agreed: ContractVersion, home: Path) -> Measurement:
             accuracy={"min_cosine": "0.999999", "passed": True},
             uplift_point=Decimal("0.25"),
             uplift_lower_95=Decimal("0.20"),
-            kept=True,
-            reason="",
+            kept=not not_kept_reason,
+            reason=not_kept_reason,
         ),
         evidence=evidence,
     )

@@ -36,9 +36,7 @@ def test_event_and_change_live_or_die_together(cast):
         pass
 
     with pytest.raises(Undo), transaction.atomic():
-        member_add(
-            actor=cast.owner, organisation=cast.organisation, username="new", role="finance"
-        )
+        member_add(actor=cast.owner, organisation=cast.organisation, username="new", role="finance")
         raise Undo
     assert Event.objects.count() == before
 
@@ -46,9 +44,7 @@ def test_event_and_change_live_or_die_together(cast):
 @pytest.mark.django_db(transaction=True)
 def test_no_event_outside_a_transaction(threads_db, cast):
     with pytest.raises(RuntimeError, match="inside the service's transaction"):
-        event_record(
-            action="x.y", actor=cast.owner, subject=cast.organisation, organisation=None
-        )
+        event_record(action="x.y", actor=cast.owner, subject=cast.organisation, organisation=None)
 
 
 def test_model_refuses_change(cast):

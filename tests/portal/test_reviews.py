@@ -1,4 +1,4 @@
-"""Approval: only by a registered auditor's signature over the exact statement, never by the maker."""
+"""Approval: a registered auditor's signature over the exact statement, never the maker's."""
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -99,9 +99,7 @@ def test_only_auditors_decide(cast, review, keys, auditor_key, who):
 
 def test_outsider_finds_nothing(cast, review, keys):
     with pytest.raises(Http404):
-        review_approve(
-            actor=cast.outsider, review=review, envelope=signed(review, keys.auditor)
-        )
+        review_approve(actor=cast.outsider, review=review, envelope=signed(review, keys.auditor))
 
 
 def test_creator_is_never_approver(cast, review, keys):

@@ -99,9 +99,7 @@ def _decidable(actor: Membership, review: Review) -> tuple[Review, Measurement]:
     """Lock review and measurement for a decision, or say why this actor may not decide."""
     require(actor, "review.decide", review.organisation)
     locked = Review.objects.select_for_update(of=("self",)).get(pk=review.pk)
-    measurement = Measurement.objects.select_for_update(of=("self",)).get(
-        pk=locked.measurement_id
-    )
+    measurement = Measurement.objects.select_for_update(of=("self",)).get(pk=locked.measurement_id)
     if locked.state != Review.State.OPEN:
         raise ReviewError(f"review: already {locked.state}; a decision is made once")
     if actor.user_id is None or actor.user_id in (locked.creator_id, measurement.created_by_id):
@@ -155,7 +153,7 @@ def review_approve(*, actor: Membership, review: Review, envelope: bytes) -> Rev
     locked.state = Review.State.APPROVED
     locked.envelope = envelope.decode("ascii")
     locked.decided_by, locked.decided_at, locked.auditor_key = actor.user, now, keys[signer]
-    locked.save()
+    locked.save(update_fields=["state", "envelope", "decided_by", "decided_at", "auditor_key"])
     measurement.state = Measurement.State.APPROVED
     measurement.save(update_fields=["state"])
     event_record(
@@ -187,7 +185,7 @@ def review_reject(*, actor: Membership, review: Review, reason: str) -> Review:
     locked.state = Review.State.REJECTED
     locked.decided_by, locked.decided_at = actor.user, timezone.now()
     locked.reason = reason.strip()
-    locked.save()
+    locked.save(update_fields=["state", "decided_by", "decided_at", "reason"])
     measurement.state = Measurement.State.REJECTED
     measurement.save(update_fields=["state"])
     event_record(

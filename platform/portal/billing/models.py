@@ -48,10 +48,11 @@ class UsageEvent(models.Model):
     event_id = models.CharField(max_length=200)
     content_sha256 = models.CharField(max_length=64)
     time = models.DateTimeField()
-    received_at = models.DateTimeField()
+    received_at = models.DateTimeField(null=True, blank=True)
     model = models.CharField(max_length=200)
     system = models.CharField(max_length=200)
     samples = models.BigIntegerField()
+    line_number = models.PositiveIntegerField()
     line = models.TextField(help_text="the CloudEvent as received")
 
     class Meta:
@@ -75,12 +76,18 @@ class ParkedUsage(models.Model):
 
     batch = models.ForeignKey(UsageBatch, on_delete=models.PROTECT, related_name="parked")
     line_number = models.PositiveIntegerField()
-    fate = models.CharField(max_length=16, help_text="duplicate, conflict, rejected, early")
+    fate = models.CharField(
+        max_length=16, help_text="duplicate, conflict, unmatched, negative, malformed"
+    )
     reason = models.CharField(max_length=300)
+    source = models.CharField(max_length=200, blank=True)
+    event_id = models.CharField(max_length=200, blank=True)
+    time = models.DateTimeField(null=True, blank=True, help_text="of a readable event")
     line = models.TextField()
 
     class Meta:
         ordering = ("batch", "line_number")
+        verbose_name_plural = "parked usage"
 
     def __str__(self) -> str:
         return f"line {self.line_number}: {self.fate}"

@@ -194,9 +194,7 @@ def claim(*, owner: str, job_id: uuid.UUID | None = None) -> Lease | None:
 @transaction.atomic
 def finish(lease: Lease, *, state: str, error: str = "") -> None:
     """Give the lease back with the job's end; LeaseLost when it was no longer held."""
-    done = Job.objects.filter(
-        pk=lease.job.pk, state=State.RUNNING, lease_owner=lease.owner
-    ).update(
+    done = Job.objects.filter(pk=lease.job.pk, state=State.RUNNING, lease_owner=lease.owner).update(
         state=state,
         error=error[:8000],
         lease_owner="",

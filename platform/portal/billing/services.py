@@ -1,0 +1,324 @@
+"""Writes of periods, savings, invoices, journal and exports: one transaction, one event each.
+
+Order: usage is stored (`portal.billing.usage`), a period's savings are computed on an approved
+measurement, an invoice takes its number inside its own transaction, its postings with it. Nothing
+here computes an amount: the metering engine does, and the document it returns is frozen.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.db import transaction
+from django.utils import timezone
+
+from metering import canonical
+from metering.contract import Contract, LedgerState, VerifiedSavings, fee
+from metering.ledger import Invoice as InvoiceDocument
+from metering.ledger import build_invoice
+from metering.ledger import journal as journal_of
+from metering.plan import MeasurementPlan, Period
+from metering.plan import PriceBook as PriceBookDocument
+from metering.savings import savings_line, verified_savings
+from portal.accounts.access import Actor, require
+from portal.audits.models import Review
+from portal.billing.models import (
+    BillingPeriod,
+    Export,
+    Invoice,
+    JournalEntry,
+    NumberSeries,
+    SavingsRecord,
+)
+from portal.billing.usage import period_lines, period_totals
+from portal.contracts.models import ContractVersion
+from portal.documents.services import file_store
+from portal.events.services import event_record
+from portal.runs.models import Measurement
+
+SERIES = "INV"
+
+
+class BillingError(ValueError):
+    """Something that cannot be billed; names what was got and wanted."""
+
+
+@transaction.atomic
+def period_open(*, actor: Actor, contract_version: ContractVersion, label: str) -> BillingPeriod:
+    """Open a month ("2026-11") of a signed contract in its zone; opened once."""
+    require(actor, "invoice.issue", contract_version.organisation)
+    if contract_version.status != ContractVersion.Status.SIGNED:
+        raise BillingError(f"{contract_version}: not signed by all parties; nothing is billed")
+    zone = str(contract_version.contract["zone"])
+    month = Period.month(label, zone)
+    period, made = BillingPeriod.objects.get_or_create(
+        organisation=contract_version.organisation,
+        contract_id=contract_version.contract_id,
+        label=label,
+        defaults={
+            "contract_version": contract_version,
+            "zone": zone,
+            "starts_at": month.start,
+            "ends_at": month.end,
+        },
+    )
+    if made:
+        event_record(
+            action="period.open",
+            actor=actor,
+            subject=period,
+            organisation=period.organisation,
+            data={"label": label, "zone": zone, "contract_id": period.contract_id},
+        )
+    return period
+
+
+def _require_approved(measurement: Measurement) -> None:
+    """BillingError unless an auditor's verified signature stands behind the measurement."""
+    review = Review.objects.filter(measurement=measurement, state=Review.State.APPROVED).first()
+    if measurement.state != Measurement.State.APPROVED or review is None:
+        raise BillingError(
+            f"{measurement}: not approved by the auditor; without that signature nothing bills"
+        )
+
+
+def _state_before(period: BillingPeriod) -> LedgerState:
+    """What the latest earlier period left behind; BillingError when a later one is computed."""
+    others = SavingsRecord.objects.filter(
+        organisation=period.organisation, period__contract_id=period.contract_id
+    ).select_related("period")
+    later = others.filter(period__label__gt=period.label).first()
+    if later:
+        raise BillingError(
+            f"{period}: {later.period.label} is computed already; periods go in order, and a"
+            " correction names the document it corrects"
+        )
+    previous = others.filter(period__label__lt=period.label).order_by("-period__label").first()
+    if previous is None:
+        return LedgerState()
+    return LedgerState.from_json(previous.document["breakdown"]["state"])
+
+
+@transaction.atomic
+def savings_compute(
+    *, actor: Actor, period: BillingPeriod, measurement: Measurement
+) -> SavingsRecord:
+    """Compute and freeze a period's savings and fee on an approved measurement, once."""
+    require(actor, "invoice.issue", period.organisation)
+    found = SavingsRecord.objects.filter(period=period).first()
+    if found:
+        return SavingsRecord.objects.get(pk=found.pk)
+    version = measurement.contract_version
+    if measurement.organisation_id != period.organisation_id or (
+        version.contract_id != period.contract_id
+    ):
+        raise BillingError(f"{measurement}: belongs to another contract than {period}")
+    if timezone.now() < period.ends_at:
+        raise BillingError(
+            f"{period}: ends at {period.ends_at.isoformat()}; savings are computed afterwards"
+        )
+    _require_approved(measurement)
+    contract = Contract.from_json(version.contract)
+    plan = MeasurementPlan.from_json(version.plan)
+    totals = period_totals(period, period_lines(period))
+    model, system = version.mix.model.name, version.system.name
+    line = savings_line(
+        model=model,
+        system=system,
+        period=totals.period,
+        volume=totals.volume(model, system),
+        baseline_samples_per_second=str(measurement.baseline.document["samples_per_second"]),
+        cores=len(plan.cores),
+        price_book=PriceBookDocument.from_json(version.price_book.document),
+        uplift_point=measurement.uplift["point"],
+        uplift_lower_95=measurement.uplift["lower_95"],
+        baseline_id=measurement.baseline.sha256,
+        uplift_id=str(measurement.pk),
+        evidence_digest=measurement.evidence_sha256,
+        kept=measurement.kept,
+        not_kept_reason=measurement.reason,
+    )
+    verified = verified_savings([line], evidence_digest=measurement.evidence_sha256)
+    before = _state_before(period)
+    breakdown = fee(contract, before, verified)
+    document = {
+        "schema": "ignition.period-savings.v1",
+        "lines": [line.to_json()],
+        "state_before": before.to_json(),
+        "verified": verified.to_json(),
+        "breakdown": breakdown.to_json(),
+    }
+    record = SavingsRecord(
+        organisation=period.organisation,
+        period=period,
+        measurement=measurement,
+        currency=line.currency,
+        volume_samples=line.volume,
+        counterfactual=line.counterfactual,
+        point=line.point,
+        billable=line.billable,
+        fee=breakdown.fee,
+        kept=line.kept,
+        reason=line.reason,
+        usage=totals.to_json(),
+        document=document,
+        sha256=canonical.digest(document),
+    )
+    record.save(force_insert=True)
+    event_record(
+        action="savings.compute",
+        actor=actor,
+        subject=record,
+        organisation=record.organisation,
+        data={
+            "period": period.label,
+            "sha256": record.sha256,
+            "fee": str(breakdown.fee),
+            "currency": record.currency,
+            "reason": record.reason,
+        },
+    )
+    return record
+
+
+@transaction.atomic
+def invoice_issue(
+    *,
+    actor: Actor,
+    savings: SavingsRecord,
+    issued_at: datetime | None = None,
+    notes: Sequence[str] = (),
+) -> Invoice:
+    """Issue the invoice of a period: number, document and postings in one transaction.
+
+    One live invoice per contract and period: whoever else asks, at once or later, gets the same
+    one. Numbers have no gaps: the series' counter row is locked until this transaction ends, and
+    a transaction that fails gives its number back.
+    """
+    require(actor, "invoice.issue", savings.organisation)
+    NumberSeries.objects.get_or_create(series=SERIES)
+    counter = NumberSeries.objects.select_for_update().get(series=SERIES)
+    live = Invoice.objects.filter(period=savings.period, live=True).first()
+    if live:
+        return Invoice.objects.get(pk=live.pk)
+    _require_approved(savings.measurement)
+    version = savings.measurement.contract_version
+    contract = Contract.from_json(version.contract)
+    moment = (issued_at or timezone.now()).astimezone(UTC).replace(microsecond=0)
+    counter.last += 1
+    number = f"{SERIES}-{counter.last:06d}"
+    breakdown = fee(
+        contract,
+        LedgerState.from_json(savings.document["state_before"]),
+        VerifiedSavings.from_json(savings.document["verified"]),
+    )
+    if breakdown.to_json() != savings.document["breakdown"]:
+        raise BillingError(
+            f"{savings}: the fee recomputed from its frozen inputs differs from the frozen one;"
+            " the record or the method was changed, so no invoice is issued"
+        )
+    document = build_invoice(
+        breakdown,
+        contract=contract,
+        plan=MeasurementPlan.from_json(version.plan),
+        number=number,
+        series=SERIES,
+        issued_at=moment,
+        notes=notes,
+    )
+    invoice = Invoice(
+        organisation=savings.organisation,
+        period=savings.period,
+        savings=savings,
+        measurement=savings.measurement,
+        series=SERIES,
+        sequence=counter.last,
+        number=number,
+        currency=document.currency,
+        net=document.net,
+        tax=document.tax,
+        gross=document.payable,
+        document=document.to_json(),
+        sha256=document.digest,
+        issued_at=moment,
+    )
+    counter.save(update_fields=["last"])
+    invoice.save(force_insert=True)
+    event_record(
+        action="invoice.issue",
+        actor=actor,
+        subject=invoice,
+        organisation=invoice.organisation,
+        data={
+            "number": number,
+            "sha256": invoice.sha256,
+            "period": savings.period.label,
+            "payable": str(document.payable),
+            "currency": invoice.currency,
+        },
+    )
+    journal_post(actor=actor, invoice=invoice)
+    return invoice
+
+
+@transaction.atomic
+def journal_post(*, actor: Actor, invoice: Invoice) -> list[JournalEntry]:
+    """Post an issued invoice's entries, once; they sum to zero or the engine refuses."""
+    require(actor, "invoice.issue", invoice.organisation)
+    found = list(JournalEntry.objects.filter(invoice=invoice))
+    if found:
+        return found
+    document = InvoiceDocument.from_json(invoice.document)
+    entries = [
+        JournalEntry(
+            organisation=invoice.organisation,
+            invoice=invoice,
+            line=number,
+            booked_on=entry.booked_on,
+            account=entry.account,
+            amount=entry.amount,
+            currency=entry.currency,
+            memo=entry.text[:300],
+        )
+        for number, entry in enumerate(journal_of(document), start=1)
+    ]
+    for entry in entries:
+        entry.save(force_insert=True)
+    event_record(
+        action="journal.post",
+        actor=actor,
+        subject=invoice,
+        organisation=invoice.organisation,
+        data={"entries": len(entries), "number": invoice.number},
+    )
+    return entries
+
+
+@transaction.atomic
+def export_write(*, actor: Actor, invoice: Invoice, file_format: str, path: Path) -> Export:
+    """Record the export file that `portal.billing.exports` wrote for an invoice, once."""
+    require(actor, "export.write", invoice.organisation)
+    if file_format not in Export.Format.values:
+        raise BillingError(
+            f"format: got {file_format!r}; wanted one of {', '.join(Export.Format.values)}"
+        )
+    found = Export.objects.filter(invoice=invoice, file_format=file_format).first()
+    if found:
+        return Export.objects.get(pk=found.pk)
+    export = Export(
+        organisation=invoice.organisation,
+        invoice=invoice,
+        file_format=file_format,
+        stored_file=file_store(
+            actor=actor, organisation=invoice.organisation, kind="export", path=path
+        ),
+    )
+    export.save(force_insert=True)
+    event_record(
+        action="export.write",
+        actor=actor,
+        subject=export,
+        organisation=invoice.organisation,
+        data={"number": invoice.number, "format": file_format},
+    )
+    return export
