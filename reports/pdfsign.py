@@ -162,7 +162,7 @@ def _sign(pdf: bytes, keys: KeySet, certification: bool, now: datetime) -> bytes
             background_layout=SimpleBoxLayoutRule(
                 x_align=AxisAlignment.ALIGN_MIN,
                 y_align=AxisAlignment.ALIGN_MID,
-                margins=Margins.uniform(0),
+                margins=Margins(),
             ),
             border_width=0,
         )

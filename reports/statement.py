@@ -71,22 +71,32 @@ def measurement_statement(evidence: Path, facts: MeasurementFacts) -> bytes:
 
 
 def billing_statement(
-    evidence: Path, facts: ReportFacts, exports: Mapping[str, bytes] | None = None
+    evidence: Path, facts: ReportFacts, exports: Mapping[str, bytes], renderer: str
 ) -> bytes:
-    """Canonical bytes that bind usage, savings, fee, invoice, exports and the printed facts."""
+    """Canonical bytes that bind usage, savings, fee, invoice, exports and the printed facts.
+
+    `renderer` names what draws the PDF, so that a later reader knows whether to expect its bytes.
+    """
     subjects = {
         name: digest
         for name, digest in evidence_digests(evidence).items()
         if not is_measurement_file(name.removeprefix("evidence/"))
     }
     subjects["facts.json"] = sha256_bytes(facts.to_bytes())
-    for name, data in (exports or {}).items():
+    for name, data in exports.items():
         subjects[f"exports/{name}"] = sha256_bytes(data)
+    return _statement(subjects, BILLING_TYPE, billing_predicate(facts, renderer))
+
+
+def billing_predicate(facts: ReportFacts, renderer: str) -> dict[str, Any]:
+    """What the billing statement says of these facts."""
     printed = facts.to_json()
     parts = ("document", "invoice", "period", "usage", "savings", "fee")
-    predicate = {part: printed[part] for part in parts}
-    predicate["measurement_statement_sha256"] = facts.measurement_statement_sha256
-    return _statement(subjects, BILLING_TYPE, predicate)
+    return {
+        **{part: printed[part] for part in parts},
+        "measurement_statement_sha256": facts.measurement_statement_sha256,
+        "renderer": renderer,
+    }
 
 
 def read_statement(payload: bytes, predicate_type: str) -> Statement:

@@ -13,6 +13,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from metering.money import minor_unit
 from reports.facts import MeasurementFacts, Party, ReportFacts, SavingsFacts, SweepRow
 
 MILLION = Decimal(1_000_000)
@@ -124,9 +125,20 @@ def number(text: str, places: int | None = None) -> str:
     return f"{value:,f}".replace("-", "\u2212")
 
 
-def money(text: str, currency: str) -> str:
-    """The amount as stated, never rounded for the eye, with its currency."""
-    return f"{number(text)} {currency}"
+def money(text: str, currency: str, places: int = 6) -> str:
+    """An amount with its currency: all its decimals up to `places`, never fewer than the cent's.
+
+    Amounts of an invoice are whole cents and print as stated; savings carry more decimals.
+    """
+    value = Decimal(text)
+    smallest = minor_unit(currency)
+    if -int(value.as_tuple().exponent) > places:
+        value = value.quantize(Decimal(1).scaleb(-max(places, smallest)), ROUND_HALF_EVEN)
+    plain = f"{value:f}"
+    if "." in plain:
+        whole, decimals = plain.split(".")
+        plain = f"{whole}.{decimals.rstrip('0').ljust(smallest, '0')}".rstrip(".")
+    return f"{number(plain)} {currency}"
 
 
 def percent(ratio: str, *, floor: bool = False) -> str:
@@ -227,7 +239,7 @@ def _headline(facts: ReportFacts) -> dict[str, Any]:
         "sentence": sentence,
         "uplift": lower if uplift.kept else "none",
         "uplift_note": f"best estimate {percent(uplift.point)}, {uplift.pairs} pairs",
-        "savings": money(facts.savings.billable, facts.savings.currency),
+        "savings": money(facts.savings.billable, facts.savings.currency, 2),
         "savings_note": f"for {number(facts.savings.volume_samples)} samples",
         "fee": money(facts.fee.total, facts.fee.currency),
         "fee_note": f"{money(facts.fee.net, facts.fee.currency)} before tax",
