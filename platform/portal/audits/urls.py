@@ -13,4 +13,5 @@ urlpatterns = [
     path("<uuid:review_id>/approve/", views.approve, name="approve"),
     path("<uuid:review_id>/reject/", views.reject, name="reject"),
     path("<uuid:review_id>/findings/", views.finding, name="finding"),
+    path("<uuid:review_id>/findings/<uuid:finding_id>/resolve/", views.resolve, name="resolve"),
 ]

@@ -1,7 +1,7 @@
-"""Figures of savings and invoices: each with its formula in words and the numbers it was filled with.
+"""Figures of savings and invoices, each with its formula in words and the numbers put into it.
 
-In: stored documents of the engine (savings lines, fee breakdown, usage totals, invoice). Out: what a
-page shows. Nothing is computed here that bills; the engine's own numbers are only laid out.
+In: stored documents of the engine (savings lines, fee breakdown, usage totals, invoice). Out: what
+a page shows. Nothing is computed here that bills; the engine's own numbers are only laid out.
 """
 
 from collections.abc import Sequence

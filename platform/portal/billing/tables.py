@@ -1,6 +1,7 @@
 """Lists of deliveries, parked lines, savings, invoices and postings."""
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django_tables2 as tables
 
@@ -55,8 +56,6 @@ class ParkedTable(ListTable):
 
 def period_cell(value: BillingPeriod) -> str:
     """The half-open range of a period in its own zone."""
-    from zoneinfo import ZoneInfo
-
     zone = ZoneInfo(value.zone)
     start = value.starts_at.astimezone(zone).date()
     return period(start, value.ends_at.astimezone(zone).date(), value.zone)

@@ -24,7 +24,7 @@ CSRF_FAILURE_VIEW = "portal.web.views.csrf_failure"
 
 DJANGO_TABLES2_TEMPLATE = "portal/parts/table.html"
 
-# django-csp 4. Nothing inline anywhere; chart pages alone add inline styles (see access.chart_page).
+# django-csp 4. Nothing inline; chart pages alone add inline styles (see access.chart_page).
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
     "DIRECTIVES": {
         "default-src": ["'none'"],

@@ -1,7 +1,7 @@
 """Figures as plain Plotly JSON, drawn in the browser by static/portal/charts.js.
 
-In: numbers from stored records. Out: JSON-able dicts in Plotly's figure format. Colours are named by
-role ("role:accent") and filled in by the page, so that a chart follows light and dark; series also
+In: numbers from stored records. Out: JSON-able dicts in Plotly's figure format. Colours are named
+by role ("role:accent") and filled in by the page, so that a chart follows light and dark; series also
 differ by symbol or dash, because colour is never the only sign. Every chart stands beside a table.
 """
 

@@ -1,7 +1,7 @@
 """A number that opens: what a page shows for every figure that somebody may ask about.
 
-In: values read from stored records. Out: a frozen description that `{% figure %}` draws as the value
-with a `<details>` holding formula, inputs, run ids, interval, method version and API call.
+In: values read from stored records. Out: a frozen description that `{% figure %}` draws as the
+value with a `<details>` holding formula, inputs, run ids, interval, method version and API call.
 """
 
 from collections.abc import Sequence

@@ -126,21 +126,21 @@ def joined(items: Sequence[Any]) -> str:
 MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("valid", "passed", "approved", "accepted", "kept", "done", "issued", "signed", "verified",
-         "frozen", "succeeded", "paid", "chosen", "confirmed", "active", "agreed", "measured", "ok"),
+         "frozen", "chosen", "measured"),
         "good",
     ),
     **dict.fromkeys(
         ("invalid", "failed", "rejected", "refused", "error", "crashed", "hung", "silent",
-         "not kept", "dead", "void", "credited", "conflict"),
+         "not kept", "not verified", "conflict", "malformed", "negative", "unmatched"),
         "bad",
     ),
     **dict.fromkeys(
-        ("duplicate", "late", "early", "short run", "expired", "cancelled", "superseded",
-         "disputed", "withheld", "skipped", "interrupted"),
+        ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
+         "superseded"),
         "warn",
     ),
     **dict.fromkeys(
-        ("running", "leased", "searching", "measuring", "in progress", "retrying"), "busy"
+        ("running",), "busy"
     ),
 }  # fmt: skip
 

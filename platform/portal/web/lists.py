@@ -1,7 +1,7 @@
 """One list page for every kind of row: filter, table, pages, CSV of what the filter left.
 
-In: rows a selector returned, a table, perhaps a filter. Out: the page, or with `?format=csv` the raw
-values of all filtered rows. Page and CSV share the filter, so they cannot disagree.
+In: rows a selector returned, a table, perhaps a filter. Out: the page, or with `?format=csv` the
+raw values of all filtered rows. Page and CSV share the filter, so they cannot disagree.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What the side bar offers to each role, in the order the work goes.
 
-In: an actor. Out: titled groups of links, each only where `portal.accounts.access` lets the role see
-the subject; `tests/portal/test_web_roles.py` opens every link of every role and expects a page.
+In: an actor. Out: titled groups of links, each only where `portal.accounts.access` lets the role
+see the subject; `tests/portal/test_web_roles.py` opens every link of every role and expects a page.
 """
 
 from dataclasses import dataclass
