@@ -5,6 +5,8 @@ In: an operator and a schedule. Out: one C translation unit with the judged inte
 Never here: running a compiler, timing, choosing a schedule.
 """
 
+from kernelgen.emit.model import MODEL, model_source
+from kernelgen.emit.part import ERRORS
 from kernelgen.emit.unit import flags, source
 
-__all__ = ["flags", "source"]
+__all__ = ["ERRORS", "MODEL", "flags", "model_source", "source"]

@@ -26,6 +26,8 @@ def space_of(operator: Operator, machine: Machine) -> SearchSpace:
         return _embed(operator, machine)
     if isinstance(operator, MeanPool):
         return _pool(operator, machine)
+    if operator.family == "text_encoder":
+        return _model(operator)
     raise ScheduleError(f"{operator.name}: no schedule space for family {operator.family!r}")
 
 
@@ -134,6 +136,11 @@ def _embed(operator: EmbedLayernorm, machine: Machine) -> SearchSpace:
         return None
 
     return SearchSpace(operator.name, axes, start, rule)
+
+
+def _model(operator: Operator) -> SearchSpace:
+    axes: dict[str, tuple[Value, ...]] = {"rows": (48, 72, 96, 128, 160, 192, 256, 320, 384, 512)}
+    return SearchSpace(operator.name, axes, {"rows": 192}, lambda choices: None)
 
 
 def _pool(operator: MeanPool, machine: Machine) -> SearchSpace:
