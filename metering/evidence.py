@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from metering.baseline.freeze import Baseline, Row, load
+from metering.loadgen.calibrate import MARGIN
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec
 from metering.loadgen.verdict import ACCURACY, accuracy_outputs
@@ -164,6 +165,8 @@ def _paired(out: Path, plan: MeasurementPlan, baseline: Baseline, pairs: int) ->
         raise EvidenceError(f"{out.name}/pairs.json: pairs or seed are not those of the plan")
     if paired.base != baseline.sut:
         raise EvidenceError(f"{out.name}/pairs.json: the base arm is not the frozen baseline")
+    if paired.base_spec.min_duration_ms < plan.run_seconds * 1000 // MARGIN:
+        raise EvidenceError(f"{out.name}: runs of {plan.run_seconds} s were planned, not shorter")
     for pair in paired.pairs:
         spec = load_spec(out / RUNS / pair.base.run_id)
         _hold_to_plan(spec, plan, f"{out.name}/{RUNS}/{pair.base.run_id}")

@@ -20,7 +20,7 @@ from metering.loadgen.supervisor import run
 
 # LoadGen requires the minimum duration; a run sized to twice that survives a probe that was slowed
 # down by a busy machine.
-_MARGIN = 2
+MARGIN = 2
 _OFFLINE_HEADROOM = 1.1
 _PROBE_SAMPLES = 192
 _FLOOR_FACTOR = 2
@@ -78,8 +78,8 @@ def sized(spec: RunSpec, samples_per_second: float, run_seconds: float) -> RunSp
         )
     return dataclasses.replace(
         spec,
-        min_duration_ms=max(1, round(run_seconds * 1000 / _MARGIN)),
-        target_qps=six_digits(samples_per_second * _MARGIN / _OFFLINE_HEADROOM),
+        min_duration_ms=max(1, round(run_seconds * 1000 / MARGIN)),
+        target_qps=six_digits(samples_per_second * MARGIN / _OFFLINE_HEADROOM),
         min_query_count=1,
     )
 
@@ -89,7 +89,7 @@ def probe_rate(spec: RunSpec, out: Path) -> Decimal:
 
     The folder is removed when the probe was VALID. Raises CalibrationError.
     """
-    return _probe(probe_spec(spec), out)
+    return _probe(probe_spec(spec, max(_PROBE_SAMPLES, spec.min_query_count)), out)
 
 
 def _probe(spec: RunSpec, out: Path) -> Decimal:

@@ -22,7 +22,7 @@ class LibraryError(ValueError):
 def load_library(path: Path) -> list[npt.NDArray[np.int64]]:
     """Every sentence of the file, in order. Raises LibraryError."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             ids, offsets = arrays["ids"], arrays["offsets"]
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise LibraryError(

@@ -30,7 +30,8 @@ _PLACES = Decimal("0.000000001")
 def fraction_text(value: float, *, down: bool = False) -> str:
     """A fraction as decimal text of nine places, to the nearest or, for a bound, downwards."""
     rounding = ROUND_FLOOR if down else ROUND_HALF_EVEN
-    return str(Decimal(value).quantize(_PLACES, rounding=rounding))
+    # From the shortest text that is this float, so that text read back gives the same text.
+    return str(Decimal(repr(value)).quantize(_PLACES, rounding=rounding))
 
 
 @dataclass(frozen=True)

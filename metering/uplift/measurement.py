@@ -1,6 +1,6 @@
 """The three measurements of an uplift, as the signed plan words them, each into its own folder.
 
-In: the plan, the frozen baseline, a kernel package, a model and samples. Out: ``aa/``, ``uplift/``
+In: the plan, the frozen baseline, a candidate, a model and samples. Out: ``aa/``, ``uplift/``
 and ``accuracy/`` of an evidence folder. Sizes are probed once and kept, so a resumed measurement
 goes on with the settings it began with.
 """
@@ -65,17 +65,17 @@ def measure_aa(
 def measure_uplift(
     plan: MeasurementPlan,
     baseline: Baseline,
+    candidate: SutSpec,
     *,
-    package: Path,
     model: Path,
     samples: Path,
     evidence: Path,
     on_pair: Callable[[Pair], None] | None = None,
 ) -> PairedRuns:
-    """The frozen baseline against the package, into ``evidence/uplift``."""
+    """The frozen baseline against ``candidate`` (see :func:`kernel_sut`), into ``uplift``."""
     return _measure(
         plan,
-        (baseline.sut, kernel_sut(plan, package)),
+        (baseline.sut, candidate),
         pairs=plan.pairs,
         model=model,
         samples=samples,
@@ -109,18 +109,18 @@ def _measure(
 def measure_accuracy(
     plan: MeasurementPlan,
     baseline: Baseline,
+    candidate: SutSpec,
     *,
-    package: Path,
     model: Path,
     samples: Path,
     evidence: Path,
 ) -> Accuracy:
-    """Outputs of the package against those of the baseline, into ``evidence/accuracy``.
+    """Outputs of ``candidate`` against those of the baseline, into ``evidence/accuracy``.
 
     ``samples`` should be sentences the search never saw. A run that is not VALID fails the guard.
     """
     out = evidence / "accuracy"
-    arms = {"reference": baseline.sut, "candidate": kernel_sut(plan, package)}
+    arms = {"reference": baseline.sut, "candidate": candidate}
     for run_id, sut in arms.items():
         spec = run_spec(plan, sut, run_id=run_id, model=model, samples=samples, mode="accuracy")
         if not stored(out / RUNS / run_id):

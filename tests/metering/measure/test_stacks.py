@@ -1,0 +1,150 @@
+"""Every stack gives the same embeddings, and a missing one says what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metering import loadgen, stacks
+from metering.loadgen import RunSpec, SutSpec
+from metering.loadgen.verdict import accuracy_outputs
+from metering.stacks import StackError
+
+MakeSpec = Callable[..., RunSpec]
+
+
+def embed(model: Path, library: list[np.ndarray]) -> np.ndarray:
+    """The encoder of the fixtures in float64 NumPy, read from its own weights."""
+    import onnx
+    from onnx import numpy_helper
+
+    weights = {
+        item.name: numpy_helper.to_array(item).astype(np.float64)
+        for item in onnx.load(model).graph.initializer
+    }
+    rows = []
+    for ids in library:
+        hidden = weights["table"][ids]
+        for layer in range(sum(name.startswith("w") for name in weights)):
+            hidden = np.tanh(hidden @ weights[f"w{layer}"])
+        rows.append(hidden.mean(axis=0))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("stack", "threads", "instances", "arrangement", "batch"),
+    [
+        ("onnxruntime", 1, 1, "single", 1),
+        ("onnxruntime", 1, 2, "grouped", 16),
+        ("onnxruntime", 2, 1, "padded", 7),
+        ("openvino", 1, 2, "grouped", 16),
+        ("openvino", 2, 1, "padded", 7),
+    ],
+)
+def test_the_accuracy_log_carries_the_models_outputs(
+    make_spec: MakeSpec,
+    inputs: dict[str, Any],
+    tmp_path: Path,
+    stack: str,
+    threads: int,
+    instances: int,
+    arrangement: str,
+    batch: int,
+) -> None:
+    """Also shows that response buffers outlive the call: freed ones gave 255 wrong of 256."""
+    sut = {
+        "stack": stack,
+        "threads": threads,
+        "instances": instances,
+        "arrangement": arrangement,
+        "batch": batch,
+    }
+    result = loadgen.run(make_spec(sut, mode="accuracy", cores=(0, 1)), tmp_path / "run")
+    assert result.state == "VALID", result.reasons
+    assert result.samples_per_second is None
+    logged = accuracy_outputs((tmp_path / "run/mlperf_log_accuracy.json").read_bytes())
+    expected = embed(inputs["model"], inputs["library"])
+    assert logged.dtype == np.float32
+    np.testing.assert_allclose(logged, expected, atol=2e-5)
+
+
+def test_single_stream_reports_the_early_stopped_percentile(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    spec = make_spec({"arrangement": "single", "batch": 1}, scenario="SingleStream")
+    found = loadgen.calibrate(spec, tmp_path / "probe", run_seconds=0.2)
+    result = loadgen.run(found.spec, tmp_path / "run")
+    assert result.state == "VALID", result.reasons
+    assert result.latency is not None
+    assert result.latency.early_stopping_p90_ns is not None
+    assert result.latency.early_stopping_p90_ns >= result.latency.p90_ns
+    assert result.log_metric() < 0
+
+
+def test_discovery_names_version_and_build_without_importing() -> None:
+    infos = {info.name: info for info in stacks.discover_stock()}
+    assert list(infos) == ["onnxruntime", "openvino", "torch"]
+    for name in ("onnxruntime", "openvino"):
+        assert infos[name].available
+        assert infos[name].version == metadata.version(name)
+        assert len(infos[name].digest) == 64
+    assert not infos["torch"].available
+    assert "torch" in infos["torch"].reason or "ONNX" in infos["torch"].reason
+
+
+def test_a_stack_that_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    infos = stacks.discover_stock()
+    assert [info.available for info in infos] == [False, False, False]
+    assert "pip install 'ignition[openvino]'" in infos[1].reason
+    with pytest.raises(StackError, match="not installed"):
+        stacks.discover(SutSpec("onnxruntime"))
+
+
+@pytest.mark.parametrize(
+    ("sut", "reason"),
+    [
+        (SutSpec("abacus"), "wanted one of"),
+        (SutSpec("torch"), "torch"),
+        (SutSpec("kernelgen"), "package is not set"),
+        (SutSpec("kernelgen", package="/nonexistent"), "no manifest"),
+    ],
+)
+def test_an_unusable_stack_is_refused_with_a_reason(sut: SutSpec, reason: str) -> None:
+    with pytest.raises(StackError, match=reason):
+        stacks.discover(sut)
+
+
+def test_an_output_the_model_lacks_is_an_error_with_the_names_it_has(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    result = loadgen.run(make_spec(output="logits"), tmp_path / "run")
+    assert result.state == "ERROR"
+    assert "the model has ['461']" in result.reasons[0]
+
+
+def test_padding_masks_exactly_the_tokens_that_are_there() -> None:
+    ids, mask = stacks.pad([np.array([5, 6, 7]), np.array([9])])
+    assert ids.tolist() == [[5, 6, 7], [9, 0, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert ids.dtype == mask.dtype == np.int64
+
+
+def test_the_null_system_is_the_floor_and_a_system_near_it_is_refused(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    spec = make_spec()
+    found = loadgen.calibrate(spec, tmp_path / "probe", run_seconds=0.2)
+    assert found.samples_per_second > 0
+    assert loadgen.run(found.spec, tmp_path / "run").state == "VALID"
+    null = make_spec({"stack": "null"}, min_query_count=4000)
+    with pytest.raises(loadgen.FloorError, match="computes nothing"):
+        loadgen.calibrate(null, tmp_path / "null", run_seconds=0.2)
