@@ -8,6 +8,6 @@ app_name = "contracts"
 urlpatterns = [
     path("", views.contracts, name="contracts"),
     path("<uuid:contract_version_id>/", views.contract, name="contract"),
-    path("<uuid:contract_version_id>/agreement.json", views.agreement, name="agreement"),
+    path("<uuid:contract_version_id>/agreement.to-sign", views.agreement, name="agreement"),
     path("<uuid:contract_version_id>/sign/", views.sign, name="sign"),
 ]

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal.accounts.access import may
 from portal.contracts import selectors, services
-from portal.contracts.agreement import AgreementError, agreement_bytes
+from portal.contracts.agreement import AgreementError, signed_bytes
 from portal.contracts.forms import SignatureForm
 from portal.contracts.models import ContractVersion, Party
 from portal.contracts.tables import ContractTable
@@ -69,8 +69,8 @@ def _page(
 def agreement(request: ActorRequest, contract_version_id: object) -> HttpResponse:
     """The exact bytes that each party signs."""
     shown = selectors.contract_get(actor=request.actor, contract_version_id=contract_version_id)
-    name = f"agreement-{shown.contract_id}-v{shown.version}.json"
-    return attachment(agreement_bytes(shown), name, "application/json")
+    name = f"agreement-{shown.contract_id}-v{shown.version}.to-sign"
+    return attachment(signed_bytes(shown), name, "application/octet-stream")
 
 
 @require_POST

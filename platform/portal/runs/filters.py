@@ -1,24 +1,26 @@
 """Filters of trials, measurements and jobs."""
 
+from typing import get_args
+
 import django_filters
+
+from kernelgen.agent.results import EventKind
 
 from portal.runs.models import Job, Measurement, TuningEvent
 
-OUTCOMES = (("true", "accepted"), ("false", "refused"))
+KINDS = tuple((kind, kind.replace("_", " ")) for kind in get_args(EventKind))
 
 
 class TrialFilter(django_filters.FilterSet):
-    """Trials by operator, outcome and the judge's reason."""
+    """Lines of a search by kind, operator and words."""
 
+    kind = django_filters.ChoiceFilter(choices=KINDS, label="What")
     operator = django_filters.CharFilter(lookup_expr="icontains", label="Operator contains")
-    accepted = django_filters.TypedChoiceFilter(
-        choices=OUTCOMES, coerce=lambda text: text == "true", label="Outcome"
-    )
-    reason = django_filters.CharFilter(lookup_expr="icontains", label="Reason contains")
+    text = django_filters.CharFilter(lookup_expr="icontains", label="Words contain")
 
     class Meta:
         model = TuningEvent
-        fields = ("operator", "accepted", "reason")
+        fields = ("kind", "operator", "text")
 
 
 class MeasurementFilter(django_filters.FilterSet):

@@ -4,7 +4,7 @@ from typing import Any
 
 import django_tables2 as tables
 
-from portal.runs.models import Job, Measurement, TuningEvent
+from portal.runs.models import Job, Measurement
 from portal.web import formats
 from portal.web.columns import (
     NUMERIC,
@@ -66,27 +66,21 @@ class TuningTable(ListTable):
 
 
 class TrialTable(ListTable):
-    """Trials of one search."""
+    """Progress lines of one search."""
 
-    caption = "Every trial, in order"
+    caption = "Every line of the search, in order; a ratio above 1 is faster than the incumbent"
     csv_columns = (
-        ("seq", "seq"), ("elapsed_s", "elapsed_s"), ("operator", "operator"),
-        ("accepted", "accepted"), ("reason", "reason"), ("time_ns", "time_ns"),
-        ("best_ns", "best_ns"),
+        ("seq", "seq"), ("elapsed_s", "elapsed_s"), ("kind", "kind"), ("operator", "operator"),
+        ("trial", "trial"), ("ratio_incumbent_over_candidate", "ratio"), ("text", "text"),
     )  # fmt: skip
 
     seq = tables.Column(verbose_name="No.")
     elapsed_s = NumberColumn(verbose_name="At, seconds", digits=3)
+    kind = MarkColumn(verbose_name="What")
     operator = tables.Column()
-    accepted = tables.Column(verbose_name="Outcome")
-    time_ns = NumberColumn(verbose_name="Time, ns")
-    best_ns = NumberColumn(verbose_name="Best so far, ns")
-
-    def render_accepted(self, value: bool, record: TuningEvent) -> str:
-        """Accepted, or refused with the judge's reason."""
-        if value:
-            return mark("accepted")
-        return mark("refused", f"refused: {record.reason}" if record.reason else "refused")
+    trial = tables.Column(attrs=NUMERIC)
+    ratio = NumberColumn(verbose_name="Ratio")
+    text = tables.Column(verbose_name="In words", orderable=False)
 
 
 class MeasurementTable(ListTable):

@@ -175,44 +175,36 @@ def _progress(request: ActorRequest, shown: Tuning) -> dict[str, Any]:
 
 
 def speed_series(events: Iterable[TuningEvent]) -> dict[str, list[tuple[float, float]]]:
-    """Per operator, one point per improvement: (elapsed seconds, speed against its first kernel)."""
-    first: dict[str, float] = {}
+    """Per operator, one point per improvement: (elapsed seconds, speed against its first kernel).
+
+    A kept kernel's ratio is the incumbent's time over its own, so the speed is the running product.
+    """
     series: dict[str, list[tuple[float, float]]] = {}
     for event in events:
         if not event.operator:
             continue
         points = series.setdefault(event.operator, [(event.elapsed_s, 1.0)])
-        if event.best_ns:
-            ratio = first.setdefault(event.operator, event.best_ns) / event.best_ns
-        else:
-            gain = event.data.get("ratio") if event.accepted else None
-            ratio = points[-1][1] * float(gain) if gain and gain > 1 else points[-1][1]
-        if ratio > points[-1][1]:
-            points.append((event.elapsed_s, ratio))
+        if event.kind == "kept" and event.ratio is not None and event.ratio > 1:
+            points.append((event.elapsed_s, points[-1][1] * event.ratio))
     return series
 
 
 def _outcomes(shown: Tuning, events: list[TuningEvent]) -> list[tuple[str, int]]:
-    """Trials by outcome: accepted first, then each reason of refusal."""
+    """Trials by outcome: accepted first, then each reason of refusal once the search is done."""
     if shown.state == Tuning.State.DONE:
-        refused = dict(shown.rejected)
-        accepted = shown.accepted
-    else:
-        accepted = sum(event.accepted for event in events)
-        refused = {}
-        for event in events:
-            if not event.accepted and event.reason:
-                refused[event.reason] = refused.get(event.reason, 0) + 1
-    return [("accepted", accepted), *sorted(refused.items(), key=lambda item: -item[1])]
+        refused = sorted(shown.rejected.items(), key=lambda item: -item[1])
+        return [("accepted", shown.accepted), *refused]
+    return [("accepted", sum(event.kind == "kept" for event in events))]
 
 
 def _tuning_figures(shown: Tuning, events: list[TuningEvent]) -> tuple[Figure, ...]:
     done = shown.state == Tuning.State.DONE
+    tried = sum(event.kind == "trial" for event in events)
     elapsed = shown.seconds if done else max((event.elapsed_s for event in events), default=0)
     price = shown.baseline.contract_version.price_book
     cores = len(shown.baseline.contract_version.plan["cores"])
     return (
-        Figure("Trials", formats.number(shown.trials if done else len(events)),
+        Figure("Trials", formats.number(shown.trials if done else tried),
                note=f"{shown.accepted} accepted" if done else "so far"),
         Figure("Time", formats.duration(elapsed),
                note=f"of a budget of {formats.duration(shown.budget_s)}",

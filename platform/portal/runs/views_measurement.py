@@ -17,7 +17,7 @@ from portal.runs.tables import MeasurementTable
 from portal.web import charts, formats
 from portal.web.access import ActorRequest, chart_page, for_readers_of
 from portal.web.answers import csv_file
-from portal.web.evidence import read_run
+from portal.web.evidence import read_run, stored_pairs
 from portal.web.figures import Figure, crumbs
 from portal.web.lists import list_page
 
@@ -60,7 +60,7 @@ def measurement(request: ActorRequest, measurement_id: object) -> HttpResponse:
 def measurement_context(request: ActorRequest, shown: Measurement) -> dict[str, Any]:
     """What the measurement page and the review page both show."""
     rows = pair_rows(shown.pairs)
-    aa_rows = pair_rows(shown.aa.get("pairs", ()))
+    aa_rows = pair_rows(stored_pairs(shown.evidence_path, "aa"))
     uplift, aa = shown.uplift, shown.aa
     return {
         "measurement": shown,
@@ -78,10 +78,8 @@ def measurement_context(request: ActorRequest, shown: Measurement) -> dict[str, 
     }
 
 
-def pair_rows(pairs: Any) -> list[dict[str, Any]]:
+def pair_rows(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Stored pairs as rows: number, both run ids, log ratio, change as a ratio minus 1."""
-    if not isinstance(pairs, Sequence):
-        return []
     return [
         {**pair, "number": number, "change": math.expm1(float(pair["log_ratio"]))}
         for number, pair in enumerate(pairs, start=1)
@@ -171,7 +169,10 @@ def measurement_pairs(request: ActorRequest, measurement_id: object) -> HttpResp
     shown = selectors.measurement_get(actor=request.actor, measurement_id=measurement_id)
     rows = [
         (part, row["number"], row["base"], row["other"], row["log_ratio"], row["change"])
-        for part, pairs in (("aa", shown.aa.get("pairs", ())), ("uplift", shown.pairs))
+        for part, pairs in (
+            ("aa", stored_pairs(shown.evidence_path, "aa")),
+            ("uplift", shown.pairs),
+        )
         for row in pair_rows(pairs)
     ]
     header = ("part", "pair", "base_run_id", "other_run_id", "log_ratio", "change_ratio_minus_one")

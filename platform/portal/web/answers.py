@@ -3,44 +3,21 @@
 In: what selectors returned. Out: an HttpResponse. Nothing here reads the database.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.http import HttpResponse
 
-# A cell that a spreadsheet would run as a formula starts with one of these.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-def guarded(value: Any) -> str:
-    """A CSV cell that no spreadsheet runs: text that looks like a formula gets an apostrophe.
-
-    Numbers keep their sign, so `-0.5` stays a number.
-    """
-    text = "" if value is None else str(value)
-    if text.startswith(FORMULA_STARTS) and not _is_number(text):
-        return f"'{text}"
-    return text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return text.isascii() and text.strip() == text
+from metering.export import csv_text
 
 
 def csv_file(name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
-    """Raw values as a CSV download; columns carry their unit in the name, order is stable."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
-        writer.writerow([guarded(cell) for cell in row])
-    return attachment(buffer.getvalue().encode("utf-8"), name, "text/csv; charset=utf-8")
+    """Raw values as a CSV download; columns carry their unit in the name, order is stable.
+
+    Cells that a spreadsheet would run as a formula are defused by the engine's own guard.
+    """
+    text = csv_text(header, [["" if cell is None else str(cell) for cell in row] for row in rows])
+    return attachment(text.encode("utf-8"), name, "text/csv; charset=utf-8")
 
 
 def attachment(body: bytes, name: str, content_type: str) -> HttpResponse:

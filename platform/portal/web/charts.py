@@ -51,7 +51,7 @@ def search_progress(series: Mapping[str, Sequence[tuple[float, float]]]) -> Char
     """Best speed so far over the search, one step line per operator.
 
     `series` maps an operator to (elapsed seconds, ratio) points, where the ratio is the time of the
-    operator's first accepted kernel over the best time so far: 1 at the start, never falling.
+    operator's first kernel over the best time so far: 1 at the start, never falling.
     """
     traces = []
     for index, (operator, points) in enumerate(sorted(series.items())):
@@ -72,7 +72,7 @@ def search_progress(series: Mapping[str, Sequence[tuple[float, float]]]) -> Char
         "data": traces,
         "layout": {
             "xaxis": _axis("Time in the search, seconds", rangemode="tozero"),
-            "yaxis": _axis("Speed against the first accepted kernel"),
+            "yaxis": _axis("Speed against the first kernel"),
             "legend": {"orientation": "h", "y": -0.28},
             "margin": {"b": 110},
         },

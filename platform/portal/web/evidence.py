@@ -7,6 +7,7 @@ figures that bill (the engine does that), and no path outside the evidence folde
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,28 @@ def read_run(evidence_path: str, part: str, run_id: str) -> RunEvidence:
         if path.is_file() and not path.is_symlink()
     )
     return RunEvidence(run_id, part, files, _lines(folder / DETAIL_LOG), _result(folder))
+
+
+def stored_pairs(evidence_path: str, part: str) -> list[dict[str, Any]]:
+    """The counted pairs of `part`: both run ids and the log of their rates' quotient.
+
+    For showing only, in LoadGen's Offline rate; a pair without two rates is left out, and an
+    absent folder gives no pairs. What bills is worked out again by the engine from the logs.
+    """
+    base = evidence_folder(evidence_path) / part
+    path = base / "pairs.json"
+    if part not in PARTS or not path.is_file():
+        return []
+    rows = []
+    for entry in json.loads(path.read_text(encoding="utf-8"))["pairs"]:
+        rates = [
+            _result(base / "runs" / str(entry[arm])).get("samples_per_second")
+            for arm in ("base", "other")
+        ]
+        if not entry["warm_up"] and all(rates):
+            log_ratio = math.log(float(rates[1]) / float(rates[0]))
+            rows.append({"base": entry["base"], "other": entry["other"], "log_ratio": log_ratio})
+    return rows
 
 
 def _result(folder: Path) -> dict[str, Any]:

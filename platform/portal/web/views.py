@@ -1,7 +1,4 @@
-"""Sign in and out, choosing the organisation to act for, the dashboard, the expired form.
-
-The pages for 403, 404 and 500 are `templates/*.html` beside this file; Django draws them itself.
-"""
+"""Sign in and out, choosing the organisation to act for, the dashboard, and error pages."""
 
 from typing import Any
 
@@ -10,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.web.access import SESSION_KEY, ActorRequest, for_members
+from portal.web.access import SESSION_KEY, ActorRequest, for_members, refusal
 from portal.web.dashboard import overview
 
 
@@ -47,6 +44,31 @@ def switch(request: ActorRequest) -> HttpResponse:
         raise Http404("no such membership")
     request.session[SESSION_KEY] = wanted
     return redirect("home")
+
+
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """403: the wrong role, with what to do."""
+    return refusal(request, str(exception or ""))
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """404: not there, or not yours to see; the two look the same on purpose."""
+    context = {
+        "title": "Not found",
+        "what": "There is no such page, or it belongs to an organisation you are not acting for.",
+        "next": "Check the address, or switch organisation if you belong to several.",
+    }
+    return render(request, "portal/error.html", context, status=404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500: our fault; nothing was half done, each write is one transaction."""
+    context = {
+        "title": "Something broke on our side",
+        "what": "The page could not be made. Nothing was half done: a write is one transaction.",
+        "next": "Try again; if it happens again, tell the operator the time and the address.",
+    }
+    return render(request, "portal/error.html", context, status=500)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
