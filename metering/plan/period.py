@@ -61,7 +61,7 @@ class Period:
 
     def next_month(self) -> Period:
         """The calendar month after this one; only for calendar months."""
-        if self != Period.month(self.label, self.zone):
+        if not _MONTH.fullmatch(self.label) or self != Period.month(self.label, self.zone):
             raise Refusal("period", self.label, "a calendar month", "build the period yourself")
         return Period.month_of(self.end, self.zone)
 
