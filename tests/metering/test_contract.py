@@ -1,0 +1,473 @@
+"""The fee as a pure function: properties, edges, refusals, and public bug reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metering import canonical
+from metering.contract import (
+    BaselinePolicy,
+    Contract,
+    FeeBreakdown,
+    FeeLine,
+    LedgerState,
+    Party,
+    Recoupment,
+    Tier,
+    VerifiedLine,
+    VerifiedSavings,
+    effective_baselines,
+    fee,
+    flat_share,
+    marginal_fee,
+    release_or_credit,
+)
+from metering.money import minor_unit
+from metering.refusal import Refusal
+from tests.metering.money_cases import (
+    CUSTOMER,
+    PROVIDER,
+    START,
+    bill,
+    contract,
+    line,
+    months,
+    verified,
+)
+
+RATES = st.decimals(min_value=0, max_value=1, places=3)
+SAVINGS = st.decimals(min_value=-(10**6), max_value=10**6, places=4)
+WHOLE = st.integers(0, 10**6).map(Decimal)
+
+
+@st.composite
+def contracts(draw: st.DrawFn) -> Contract:
+    """Any valid contract."""
+    first, second = sorted(draw(st.tuples(RATES, RATES)))
+    upper = draw(st.decimals(min_value=1, max_value=10**5, places=2))
+    tiers = draw(
+        st.sampled_from(
+            [(Tier(None, second),), (Tier(upper, second), Tier(None, first))]
+        )
+    )  # fmt: skip
+    room = 1 - second
+    recoupment = draw(
+        st.sampled_from(
+            [
+                None,
+                Recoupment("pool", draw(WHOLE), share=room / 2),
+                Recoupment("amortised", draw(WHOLE), months=draw(st.integers(1, 24))),
+            ]
+        )
+    )
+    minimum, cap = sorted(draw(st.tuples(WHOLE, WHOLE)))
+    return contract(
+        currency=draw(st.sampled_from(["EUR", "JPY", "KWD"])),
+        tiers=tiers,
+        bound=draw(st.sampled_from(["lower_95", "point"])),
+        cap=draw(st.sampled_from([None, cap])),
+        cap_excess=draw(st.sampled_from(["forfeit", "carry"])),
+        minimum=draw(st.sampled_from([None, minimum])),
+        carry_forward=draw(st.booleans()),
+        holdback=draw(RATES),
+        holdback_tax=draw(st.sampled_from(["release", "issue"])),
+        recoupment=recoupment,
+        vat=draw(st.decimals(min_value=0, max_value=1, places=2)),
+    )
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[VerifiedLine]:
+    """Up to six lines, some gated, some losing, some without significance."""
+    rows = []
+    for number in range(draw(st.integers(0, 6))):
+        point = draw(SAVINGS)
+        counterfactual = draw(st.none() | st.decimals(min_value=0, max_value=10**6, places=2))
+        rows.append(
+            VerifiedLine(
+                f"M{number}", "s", point, point - draw(st.integers(0, 10**5)), counterfactual,
+                gate=draw(st.sampled_from([None, None, None, "accuracy below floor"])),
+            )
+        )  # fmt: skip
+    return rows
+
+
+@settings(max_examples=250)
+@given(contracts(), st.lists(lines(), min_size=1, max_size=4))
+def test_invariants_hold_over_months(terms: Contract, history: list[list[VerifiedLine]]) -> None:
+    state, recouped = LedgerState(), Decimal(0)
+    for number, rows in enumerate(history, start=1):
+        savings = verified(rows, terms.currency, f"2026-{number:02d}")
+        result = fee(terms, state, savings)
+        check_identities(terms, result)
+        recouped += result.recouped
+        assert result.state.recouped == recouped
+        if terms.recoupment is not None and terms.recoupment.kind == "pool":
+            assert recouped <= terms.recoupment.amount
+        shuffled = VerifiedSavings(savings.period, savings.currency, tuple(rows[::-1]), "e" * 64)
+        assert canonical.dumps(fee(terms, state, shuffled).to_json()) == canonical.dumps(
+            result.to_json()
+        )
+        state = result.state
+
+
+def check_identities(terms: Contract, result: FeeBreakdown) -> None:
+    """What must be true of every breakdown there is."""
+    unit = Decimal(1).scaleb(-minor_unit(terms.currency))
+    assert sum((row.amount for row in result.lines), Decimal(0)) == result.fee
+    assert 0 <= result.fee <= max(result.chargeable, Decimal(0))
+    billed = sum((row.billed_savings for row in result.lines if row.kind == "share"), Decimal(0))
+    assert result.chargeable <= max(billed, Decimal(0))
+    for row in result.lines:
+        if row.counterfactual is not None:
+            assert row.billed_savings <= row.counterfactual
+        if row.reason.startswith("bills zero"):
+            assert row.billed_savings == row.amount == 0
+    if terms.cap is not None:
+        assert result.fee <= terms.cap
+    assert 0 <= result.holdback <= result.fee
+    assert result.net == result.fee - result.holdback
+    assert result.payable == result.net + result.tax
+    assert abs(result.residue) < unit * 2
+    for amount in (result.fee, result.holdback, result.net, result.tax, result.payable):
+        assert amount == amount.quantize(unit)
+    if not result.fee:
+        assert result.status != "billed"
+        assert any("fee 0" in reason for reason in result.reasons)
+
+
+@given(contracts(), lines(), lines())
+def test_after_an_audit_all_documents_sum_to_the_final_fee(
+    terms: Contract, rows: list[VerifiedLine], audited_rows: list[VerifiedLine]
+) -> None:
+    invoiced = fee(terms, LedgerState(), verified(rows, terms.currency))
+    audited = fee(terms, LedgerState(), verified(audited_rows, terms.currency))
+    outcome = release_or_credit(terms, invoiced, audited)
+    final = min(invoiced.fee, audited.fee)
+    assert invoiced.net + outcome.net == final
+    assert outcome.cumulative == final + invoiced.tax + outcome.tax
+    assert outcome.fee_change <= 0
+    assert (outcome.document == "credit_note") == (outcome.net < 0)
+
+
+@given(SAVINGS.filter(lambda amount: amount > 0), st.integers(1, 60))
+def test_marginal_tiers_never_fall_when_savings_rise(savings: Decimal, more: int) -> None:
+    tiers = (Tier(Decimal(50_000), Decimal("0.25")), Tier(None, Decimal("0.15")))
+    assert marginal_fee(tiers, savings) <= marginal_fee(tiers, savings + more)
+
+
+# Public reports
+
+COST = Decimal(120)
+FLOOR_AND_CAP = {"minimum": Decimal(500), "cap": Decimal(900)}
+
+
+@pytest.mark.parametrize(
+    ("report", "terms", "savings", "wanted"),
+    [
+        ("kubecost/kubecost#1738", {"tiers": flat_share("1")}, [line(500, counterfactual=COST)], "120.00"),
+        ("flexprice/flexprice#1824", {"minimum": Decimal(500)}, [line(0)], "0.00"),
+        ("getlago/lago-api#5560 below", FLOOR_AND_CAP, [line(1000)], "500.00"),
+        ("getlago/lago-api#5560 above", FLOOR_AND_CAP, [line(9000)], "900.00"),
+        ("getlago/lago-api#5560 negative", {"minimum": Decimal(500)}, [line(-9000)], "0.00"),
+        ("kubecost/docs#1134 winners only", {}, [line(7200), line(-500, model="B")], "1340.00"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "#" in value else None,
+)  # fmt: skip
+def test_public_reports(report: str, terms: Any, savings: list[VerifiedLine], wanted: str) -> None:
+    result = fee(contract(**terms), LedgerState(), verified(savings))
+    assert str(result.fee) == wanted, report
+
+
+def test_overlapping_measures_cannot_be_summed() -> None:
+    """kubecost/docs#1134: two kernels of one model are measured together, never added."""
+    with pytest.raises(Refusal, match="measure overlapping kernels together"):
+        verified([line(100), line(50)])
+
+
+def test_tax_is_computed_once_on_the_sum() -> None:
+    """getlago/lago-api#821: three lines of 0.03 at 19 % owe 0.02, not three times 0.01."""
+    result = bill(contract(tiers=flat_share("1"), vat=Decimal("0.19")), "0.03", "0.03", "0.03")
+    assert (result.fee, result.tax) == (Decimal("0.09"), Decimal("0.02"))
+
+
+def test_a_new_contract_version_leaves_the_old_period_at_its_old_rate() -> None:
+    """killbill/killbill#1376, #2066."""
+    old, new = contract(), contract(version=2, tiers=flat_share("0.50"))
+    before = bill(old, 1000)
+    assert bill(new, 1000).fee == Decimal("500.00")
+    assert bill(old, 1000) == before
+    assert before.contract_version == 1
+    assert before.contract_digest != new.digest
+
+
+def test_a_settled_period_is_never_billed_again() -> None:
+    """getlago/lago-api#1868, #2681, #4795: the job ran twice."""
+    result = bill(contract(), 1000)
+    with pytest.raises(Refusal, match="never billed again"):
+        bill(contract(), 1000, state=result.state)
+    with pytest.raises(Refusal, match="never billed again"):
+        fee(contract(), result.state, verified([line(1)], month="2026-10"))
+
+
+def test_preview_and_billing_are_the_same_bytes() -> None:
+    """getlago/lago-api#5560: the estimate was right, the saved fee was not."""
+    one, two = (canonical.dumps(bill(contract(), "1234.5678").to_json()) for _ in range(2))
+    assert one == two
+
+
+# Steps
+
+
+def test_a_bound_below_zero_bills_nothing_and_says_so() -> None:
+    result = fee(contract(), LedgerState(), verified([line(10, bound=Decimal(-1))]))
+    assert (result.fee, result.status) == (0, "not significant")
+    assert "not significant" in " ".join(result.reasons)
+    by_point = fee(contract(bound="point"), LedgerState(), verified([line(10, bound=Decimal(-1))]))
+    assert by_point.fee == Decimal("2.00")
+
+
+def test_a_gated_line_is_zero_even_when_it_lost() -> None:
+    rows = [line(-5000, gate="latency above limit"), line(2000, model="B")]
+    result = fee(contract(), LedgerState(), verified(rows))
+    assert result.fee == Decimal("400.00")
+    assert result.state.losses == 0
+    gated = fee(contract(), LedgerState(), verified([line(5000, gate="run INVALID")]))
+    assert gated.status == "gated"
+    assert gated.reasons[0] == "A on s: bills zero: run INVALID"
+
+
+def test_losses_are_forgotten_when_the_contract_says_so() -> None:
+    results = months(contract(carry_forward=False), ["-8000", "20000"])
+    assert [str(result.fee) for result in results] == ["0.00", "4000.00"]
+    assert results[0].state.losses == 0
+
+
+def test_a_month_eaten_by_earlier_losses_says_so() -> None:
+    results = months(contract(), ["-8000", "3000", "6000"])
+    assert [result.status for result in results] == ["no savings", "offset by losses", "billed"]
+    assert results[1].state.losses == 5000
+    assert results[2].fee == Decimal("200.00")
+
+
+def test_excess_over_the_cap_is_carried_or_forfeited() -> None:
+    carry = months(contract(cap=Decimal(1000), cap_excess="carry"), [8000, 1000, 10_000])
+    assert [str(result.fee) for result in carry] == ["1000.00", "800.00", "1000.00"]
+    assert carry[1].state.deferred == 0
+    forfeit = months(contract(cap=Decimal(1000)), [8000, 1000])
+    assert [str(result.fee) for result in forfeit] == ["1000.00", "200.00"]
+
+
+def test_deferred_excess_never_lifts_a_fee_above_the_savings() -> None:
+    state = LedgerState(deferred=Decimal(5000))
+    result = bill(contract(cap_excess="carry"), 100, state=state)
+    assert result.fee == Decimal("100.00")
+    assert result.state.deferred == Decimal("4920.00")
+
+
+def test_a_fee_is_rounded_down_to_the_savings_at_a_share_of_one() -> None:
+    result = bill(contract(tiers=flat_share("1")), "10.009")
+    assert result.fee == Decimal("10.00")
+    assert result.residue == Decimal("-0.009")
+    assert bill(contract(tiers=flat_share("1")), "0.004").status == "below one minor unit"
+
+
+def test_the_cap_covers_recoupment_and_the_pool_keeps_what_did_not_fit() -> None:
+    pool = Recoupment("pool", Decimal(1000), share=Decimal("0.40"))
+    result = bill(contract(recoupment=pool, cap=Decimal(250)), 1000)
+    assert (result.fee, result.recouped) == (Decimal("250.00"), Decimal("50.00"))
+    assert result.lines[-1].kind == "recoupment"
+
+
+def test_amortisation_ends_after_its_months_and_a_poor_month_becomes_a_loss() -> None:
+    term = Recoupment("amortised", Decimal(1000), months=2)
+    results = months(contract(recoupment=term), [2000, 200, 2000])
+    assert [str(result.fee) for result in results] == ["300.00", "0.00", "340.00"]
+
+
+def test_an_audit_never_raises_a_fee() -> None:
+    terms = contract(holdback=Decimal("0.10"))
+    outcome = release_or_credit(terms, bill(terms, 1000), bill(terms, 9000))
+    assert (outcome.document, outcome.gross) == ("release", Decimal("20.00"))
+    assert "not raised" in outcome.reasons[1]
+
+
+def test_an_audit_that_eats_exactly_the_holdback_still_closes_it() -> None:
+    terms = contract(holdback=Decimal("0.10"))
+    outcome = release_or_credit(terms, bill(terms, 1000), bill(terms, 900))
+    assert (outcome.document, outcome.gross) == ("release", 0)
+    plain = release_or_credit(contract(), bill(contract(), 1000), bill(contract(), 1000))
+    assert plain.document == "none"
+
+
+def test_tax_on_the_holdback_at_issue() -> None:
+    terms = contract(holdback=Decimal("0.10"), vat=Decimal("0.19"), holdback_tax="issue")
+    invoiced = bill(terms, 51500)
+    assert (invoiced.tax, invoiced.payable) == (Decimal("1957.00"), Decimal("11227.00"))
+    outcome = release_or_credit(terms, invoiced, bill(terms, 51500))
+    assert (outcome.net, outcome.tax) == (Decimal("1030.00"), 0)
+
+
+def test_an_audit_of_another_period_or_contract_is_refused() -> None:
+    one, other = bill(contract(), 1000), bill(contract(version=2), 1000)
+    with pytest.raises(Refusal, match="same contract version"):
+        release_or_credit(contract(), one, other)
+    with pytest.raises(Refusal, match=r"contract\.digest"):
+        release_or_credit(contract(version=2), one, one)
+    october = fee(contract(), LedgerState(), verified([line(1)], month="2026-10"))
+    with pytest.raises(Refusal, match="same period"):
+        release_or_credit(contract(), one, october)
+
+
+# Baseline policies
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (BaselinePolicy("fixed"), ["2.40", "2.40", "2.40"]),
+        (BaselinePolicy("reset"), ["2.40", "2.00", "2.10"]),
+        (BaselinePolicy("ratchet"), ["2.40", "2.00", "2.00"]),
+        (BaselinePolicy("glide", Decimal("0.5")), ["2.40", "2.200", "2.1500"]),
+    ],
+)
+def test_baseline_policies(policy: BaselinePolicy, wanted: list[str]) -> None:
+    costs = [Decimal("2.40"), Decimal("2.00"), Decimal("2.10")]
+    assert [str(cost) for cost in effective_baselines(policy, costs)] == wanted
+
+
+def test_a_baseline_needs_a_cost_above_zero() -> None:
+    for costs in ([], [Decimal(0)]):
+        with pytest.raises(Refusal):
+            effective_baselines(BaselinePolicy(), costs)
+
+
+# Refusals and JSON
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"currency": "EURO"}, "contract.currency"),
+        ({"zone": "CET+1"}, "contract.zone"),
+        ({"contract_id": ""}, "contract.contract_id"),
+        ({"version": -1}, "contract.version"),
+        ({"tiers": ()}, "contract.tiers"),
+        ({"tiers": (Tier(Decimal(5), Decimal("0.1")),)}, "contract.tiers"),
+        ({"tiers": (Tier(None, Decimal("1.1")),)}, "contract.tiers[0].rate"),
+        (
+            {"tiers": (Tier(COST, COST - COST), Tier(COST, COST - COST), Tier(None, Decimal(0)))},
+            "contract.tiers[1].upper",
+        ),
+        ({"bound": "upper_95"}, "contract.bound"),
+        ({"cap": Decimal("0.001")}, "amount"),
+        ({"cap": Decimal(-1)}, "contract.cap"),
+        ({"minimum": Decimal(5), "cap": Decimal(4)}, "contract.minimum"),
+        ({"holdback": 0.1}, "contract.holdback"),
+        ({"holdback": Decimal(10)}, "contract.holdback"),
+        ({"vat": Decimal(19)}, "contract.vat"),
+        ({"vat": Decimal("0.19"), "tax_category": "Z"}, "contract.tax_category"),
+        ({"tax_category": "E"}, "contract.tax_exemption_reason"),
+        (
+            {"recoupment": Recoupment("pool", Decimal(1), share=Decimal("0.81"))},
+            "contract.recoupment.share",
+        ),
+        ({"rounding": "ROUND_HALF_EVEN"}, "contract.rounding"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)  # fmt: skip
+def test_bad_terms_are_refused_by_name(change: Any, field: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        contract(**change)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Recoupment("gift", Decimal(1)),
+        lambda: Recoupment("pool", Decimal(1)),
+        lambda: Recoupment("pool", Decimal(-1), share=Decimal("0.1")),
+        lambda: Recoupment("amortised", Decimal(1)),
+        lambda: Recoupment("amortised", Decimal(1), months=0),
+        lambda: BaselinePolicy("annual"),
+        lambda: BaselinePolicy("glide"),
+        lambda: BaselinePolicy("fixed", Decimal("0.5")),
+        lambda: Party("x", "X", "Germany"),
+        lambda: Party("", "X", "DE"),
+        lambda: Party("x", "X", "DE", endpoint="1"),
+        lambda: LedgerState(losses=Decimal(-1)),
+        lambda: LedgerState(instalments=-1),
+        lambda: line(1, bound=Decimal(2)),
+        lambda: line(1, model=""),
+        lambda: line(1, counterfactual=Decimal(-1)),
+        lambda: VerifiedSavings(verified([]).period, "EUR", (), ""),
+    ],
+)
+def test_records_that_contradict_themselves_are_refused(build: Any) -> None:
+    with pytest.raises(Refusal):
+        build()
+
+
+def test_inputs_that_do_not_fit_together_stop_the_invoice() -> None:
+    """killbill/killbill#640: a contract that cannot be read must bill nothing, not guess."""
+    with pytest.raises(Refusal, match="contract's currency"):
+        fee(contract(currency="USD"), LedgerState(), verified([line(1)]))
+    with pytest.raises(Refusal, match="cut the period"):
+        fee(contract(zone="UTC"), LedgerState(), verified([line(1)]))
+    with pytest.raises(Refusal, match="contract's start"):
+        fee(contract(), LedgerState(), verified([line(1)], month="2024-12"))
+
+
+@given(contracts())
+def test_any_contract_survives_json(terms: Contract) -> None:
+    again = Contract.from_json(canonical.loads(canonical.dumps(terms.to_json())))
+    assert again == terms
+    assert again.digest == terms.digest
+
+
+@pytest.mark.parametrize("name", sorted(contract().to_json()))
+def test_no_field_of_a_contract_may_be_missing(name: str) -> None:
+    """A cap that is left out is not the same as no cap."""
+    terms = contract(
+        cap=Decimal(1), tax_category="E", tax_exemption_reason="export", recoupment=None
+    ).to_json()
+    del terms[name]
+    with pytest.raises(Refusal):
+        Contract.from_json(terms)
+
+
+def test_state_savings_and_lines_survive_json() -> None:
+    state = LedgerState(Decimal("1.5"), Decimal("2.00"), 3, Decimal(4), "2026-10")
+    assert LedgerState.from_json(canonical.loads(canonical.dumps(state.to_json()))) == state
+    savings = verified([line("1.5", volume=7, segment="after"), line(-2, model="B", gate="x")])
+    assert VerifiedSavings.from_json(canonical.loads(canonical.dumps(savings.to_json()))) == savings
+    result = fee(contract(), LedgerState(), savings)
+    for row in result.lines:
+        assert FeeLine.from_json(canonical.loads(canonical.dumps(row.to_json()))) == row
+    for party in (PROVIDER, CUSTOMER, Party("x", "X", "AT")):
+        assert Party.from_json(party.to_json()) == party
+
+
+def test_foreign_fields_are_refused() -> None:
+    for value, read in (
+        ({**contract().to_json(), "discount": "1"}, Contract.from_json),
+        ({**LedgerState().to_json(), "gift": "1"}, LedgerState.from_json),
+        (
+            {**verified([]).to_json(), "lines": [{**line(1).to_json(), "x": 1}]},
+            VerifiedSavings.from_json,
+        ),
+    ):
+        with pytest.raises(Refusal, match="does not know"):
+            read(value)
+
+
+def test_terms_are_frozen_and_named_in_the_digest() -> None:
+    assert replace(contract(), payment_days=14).digest != contract().digest
+    assert contract().valid_from == START
