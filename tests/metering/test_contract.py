@@ -165,13 +165,14 @@ def test_marginal_tiers_never_fall_when_savings_rise(savings: Decimal, more: int
 # Public reports
 
 COST = Decimal(120)
+ALL = {"tiers": flat_share("1")}
 FLOOR_AND_CAP = {"minimum": Decimal(500), "cap": Decimal(900)}
 
 
 @pytest.mark.parametrize(
     ("report", "terms", "savings", "wanted"),
     [
-        ("kubecost/kubecost#1738", {"tiers": flat_share("1")}, [line(500, counterfactual=COST)], "120.00"),
+        ("kubecost/kubecost#1738", ALL, [line(500, counterfactual=COST)], "120.00"),
         ("flexprice/flexprice#1824", {"minimum": Decimal(500)}, [line(0)], "0.00"),
         ("getlago/lago-api#5560 below", FLOOR_AND_CAP, [line(1000)], "500.00"),
         ("getlago/lago-api#5560 above", FLOOR_AND_CAP, [line(9000)], "900.00"),
