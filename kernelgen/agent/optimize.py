@@ -1,16 +1,66 @@
-"""The search over a whole model."""
+"""The search over a whole model, from the ONNX file to a judged package.
+
+In: a model, a machine, samples of its traffic, a budget. Out: a package directory and a
+`TuneResult`. Order: time shares -> search per operator, the costliest first -> races inside the
+model -> one full judgement of the packaged binary -> seal. The budget covers the searches and the
+races; the closing judgement comes on top, because a package without it is worth nothing.
+Never here: a verdict; a price that was not handed in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelgen.agent.results import TrialEvent, TuneResult
-from kernelgen.machine import Machine
+from kernelgen.agent.bench import Bench
+from kernelgen.agent.gate import MODEL_EFFORT, Chosen, Gate, TrafficEncoder
+from kernelgen.agent.ledger import Booking, Ledger
+from kernelgen.agent.records import Records, Trial, harness_sha256
+from kernelgen.agent.results import (
+    EventKind,
+    TrialEvent,
+    TuneResult,
+)
+from kernelgen.agent.search import Found, search
+from kernelgen.agent.summary import (
+    brief,
+    model_gate,
+    move_into_place,
+    operator_result,
+    write_json,
+)
+from kernelgen.agent.traffic import model_points, operator_points
+from kernelgen.emit import MODEL
+from kernelgen.judge.trial import Point, Race, judge_points
+from kernelgen.judge.verdict import JUDGE_VERSION, Candidate, Verdict
+from kernelgen.machine import Machine, describe
+from kernelgen.package.build import build, seal
+from kernelgen.package.manifest import LIBRARY, read_manifest
+from kernelgen.schedule import Schedule, ScheduleError, space
+
+SEARCH_PART = 0.65
+"""Part of the budget for operators alone; the rest is for races inside the model."""
+
+WORTH_SEARCHING = 0.02
+"""An operator below this part of the model's time keeps its default: no gain there could be seen.
+"""
+
+MODEL_LIMIT_S = 60.0
+
+
+class TuneError(RuntimeError):
+    """The model cannot be tuned here; names what failed and what to do."""
 
 
 def optimize(
@@ -27,5 +77,314 @@ def optimize(
     core: int = 0,
     on_event: Callable[[TrialEvent], None] | None = None,
 ) -> TuneResult:
-    """Search faster kernels for `model` on `machine` and leave a package in `out`."""
-    raise NotImplementedError
+    """Search faster kernels for `model` on `machine` (this one when None) and leave a package in
+    `out`.
+
+    `samples` are token id sequences of the traffic. `budget_s` bounds the search in seconds. Ctrl-C
+    ends the search early and still packages the best so far. With `records` a later search with the
+    same file skips what is known and judges the old winner again. Raises `TuneError` when not even
+    the default kernels are correct here.
+    """
+    if budget_s < 0:
+        raise ValueError(f"budget_s: got {budget_s}, wanted 0 or more seconds")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
+        work = Path(name)
+        tuning = _Tuning(
+            encoder=TrafficEncoder(str(model), tuple(samples)),
+            points=model_points(samples),
+            machine=machine or describe(),
+            core=core,
+            seed=seed,
+            work=work,
+            ledger=Ledger(work / "ledger.jsonl", price_per_core_hour, currency),
+            records=Records(records or work / "trials.jsonl"),
+            on_event=on_event,
+        )
+        return tuning.run(out, budget_s)
+
+
+@dataclass
+class _Tuning:
+    encoder: TrafficEncoder
+    points: tuple[Point, ...]
+    machine: Machine
+    core: int
+    seed: int
+    work: Path
+    ledger: Ledger
+    records: Records
+    on_event: Callable[[TrialEvent], None] | None
+    began: float = field(default_factory=time.monotonic)
+    trials: int = 0
+    interrupted: bool = False
+
+    def run(self, out: Path, budget_s: float) -> TuneResult:
+        self._say("started", None, f"{out.name}: {budget_s:g} s", None)
+        graph = self.encoder.graph
+        spaces = {name: space(op, self.machine) for name, op in graph.operators.items()}
+        spaces[MODEL] = space(self.encoder, self.machine)
+        defaults = {name: found.default() for name, found in spaces.items()}
+        benches = {
+            name: Bench(
+                operator,
+                operator_points(operator, self.points),
+                machine=self.machine,
+                core=self.core,
+                work=self.work,
+                ledger=self.ledger,
+                records=self.records,
+            )
+            for name, operator in graph.operators.items()
+        }
+        shares, default_ns = self._shares(benches, defaults) if budget_s else ({}, {})
+        found = self._search_operators(benches, shares, budget_s * SEARCH_PART)
+        gate = Gate(
+            self.encoder,
+            self.points,
+            machine=self.machine,
+            core=self.core,
+            work=self.work,
+            ledger=self.ledger,
+        )
+        left_s = max(0.0, budget_s - (time.monotonic() - self.began))
+        chosen = self._choose(gate, defaults, found, shares, left_s)
+        verdict, staged = self._close(gate, defaults, chosen)
+        result = self._package(out, staged, verdict, found, shares, default_ns, defaults)
+        self._say("done", None, f"{result.trials} trials", result.model_gate.ratio)
+        return result
+
+    def _shares(
+        self, benches: Mapping[str, Bench], defaults: Mapping[str, Schedule]
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Part of the model's time per operator, measured with the default schedules, largest
+        first.
+        """
+        weighted: dict[str, float] = {}
+        single: dict[str, float] = {}
+        for name, bench in benches.items():
+            times = bench.time(defaults[name])
+            if times is None:
+                raise TuneError(f"{name}: the default kernel does not run on this machine")
+            uses = self.encoder.graph.uses(name)
+            weighted[name] = uses * sum(
+                point.weight * ns for point, ns in zip(bench.points, times.time_ns, strict=True)
+            )
+            single[name] = max(times.time_ns)
+        total = sum(weighted.values())
+        ordered = sorted(weighted, key=lambda name: -weighted[name])
+        return {name: weighted[name] / total for name in ordered}, single
+
+    def _search_operators(
+        self, benches: Mapping[str, Bench], shares: Mapping[str, float], budget_s: float
+    ) -> dict[str, Found]:
+        found: dict[str, Found] = {}
+        queue = [name for name, share in shares.items() if share >= WORTH_SEARCHING]
+        end = self.began + budget_s
+        for place, name in enumerate(queue):
+            left = end - time.monotonic()
+            if self.interrupted or left <= 0:
+                break
+            part = shares[name] / sum(shares[other] for other in queue[place:])
+            bench = benches[name]
+            self._say("operator", name, f"{shares[name]:.1%} of the model's time", None)
+            known = self.records.best(name)
+            found[name] = search(
+                space(bench.operator, self.machine),
+                bench,
+                np.random.default_rng([self.seed, *name.encode()]),
+                budget_s=left * part,
+                start=_parsed(known),
+                on_trial=self._heard,
+            )
+            self.interrupted = found[name].interrupted
+            if self.interrupted:
+                self._say("interrupted", name, "keeping the best so far", None)
+            if found[name].schedule is None and not self.interrupted:
+                refused = found[name].trials[0]
+                raise TuneError(f"{name}: no correct kernel; {refused.reason}: {refused.detail}")
+        return found
+
+    def _heard(self, trial: Trial) -> None:
+        self.trials += 1
+        fresh = trial.accepted and trial.ratio is not None
+        kind: EventKind = "kept" if fresh else "resumed" if trial.seconds == 0.0 else "trial"
+        text = f"{trial.reason} {trial.schedule.partition(': ')[2]}"
+        self._say(kind, trial.operator, text, trial.ratio)
+
+    def _choose(
+        self,
+        gate: Gate,
+        defaults: Mapping[str, Schedule],
+        found: Mapping[str, Found],
+        shares: Mapping[str, float],
+        budget_s: float,
+    ) -> Chosen:
+        winners = {
+            name: result.schedule
+            for name, result in sorted(
+                found.items(), key=lambda item: -shares[item[0]] * np.log(item[1].speed)
+            )
+            if result.schedule is not None and result.schedule != defaults[name]
+        }
+        if self.interrupted:
+            # No time for races: all winners together must win the closing judgement.
+            return Chosen({**defaults, **winners}, tuple(winners), ())
+        try:
+            began = time.monotonic()
+            chosen = gate.choose(defaults, winners, budget_s=0.75 * budget_s, on_race=self._raced)
+            left = budget_s - (time.monotonic() - began)
+            proposals = space(self.encoder, self.machine).neighbours(chosen.schedules[MODEL])
+            schedules = gate.explore(
+                chosen.schedules, proposals, budget_s=left, on_race=self._raced
+            )
+            return Chosen(schedules, chosen.kept, chosen.dropped)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._say("interrupted", MODEL, "packaging the default kernels", None)
+            return Chosen(defaults, (), tuple(winners))
+
+    def _raced(self, label: str, result: Race | None) -> None:
+        ratio = None if result is None else result.ratio
+        self.trials += 1
+        self._say("model_gate", MODEL, label, ratio)
+
+    def _close(
+        self, gate: Gate, defaults: Mapping[str, Schedule], chosen: Chosen
+    ) -> tuple[Verdict, tuple[Path, Chosen]]:
+        """Package, judge the packaged binary in full, fall back to the defaults when it does not
+        win.
+        """
+        changed = any(chosen.schedules[name] != defaults[name] for name in defaults)
+        if changed:
+            incumbent = gate.build(defaults)
+            staged = self._stage("chosen", chosen.schedules)
+            verdict = self._judge_model(staged, incumbent)
+            if verdict.accepted:
+                return verdict, (staged, chosen)
+            self._say("model_gate", MODEL, f"refused: {verdict.reason}", verdict.ratio_vs_incumbent)
+            chosen = Chosen(defaults, (), (*chosen.kept, *chosen.dropped))
+        staged = self._stage("default", defaults)
+        verdict = self._judge_model(staged, None)
+        if not verdict.accepted:
+            raise TuneError(f"the default model is refused: {verdict.reason}: {verdict.detail}")
+        return verdict, (staged, chosen)
+
+    def _stage(self, label: str, schedules: Mapping[str, Schedule]) -> Path:
+        began = time.monotonic()
+        staged = build(self.encoder.graph, schedules, self.work / label, self.machine)
+        self.ledger.book(Booking(MODEL, "model_build", "done", time.monotonic() - began))
+        return staged
+
+    def _judge_model(self, staged: Path, incumbent: Candidate | None) -> Verdict:
+        verdict = judge_points(
+            package_candidate(staged),
+            self.encoder,
+            self.points,
+            incumbent=incumbent,
+            seed_bytes=os.urandom(32),
+            machine=self.machine,
+            core=self.core,
+            limit_s=MODEL_LIMIT_S,
+            effort=MODEL_EFFORT,
+        )
+        self.ledger.book(Booking(MODEL, "model_gate", verdict.reason, verdict.seconds))
+        return verdict
+
+    def _package(
+        self,
+        out: Path,
+        staged: tuple[Path, Chosen],
+        verdict: Verdict,
+        found: Mapping[str, Found],
+        shares: Mapping[str, float],
+        default_ns: Mapping[str, float],
+        defaults: Mapping[str, Schedule],
+    ) -> TuneResult:
+        folder, chosen = staged
+        accepted = sum(result.accepted for result in found.values())
+        rejected = Counter(
+            trial.reason
+            for result in found.values()
+            for trial in result.trials
+            if not trial.accepted
+        )
+        closing = model_gate(verdict, chosen)
+        operators = tuple(
+            operator_result(
+                name,
+                shares.get(name, 0.0),
+                found.get(name),
+                chosen.schedules,
+                defaults[name],
+                default_ns.get(name),
+            )
+            for name in self.encoder.graph.operators
+        )
+        verdicts = {
+            "model": verdict.to_dict(),
+            "operators": {
+                name: [brief(trial) for trial in result.trials if trial.accepted]
+                for name, result in found.items()
+            },
+        }
+        write_json(folder / "verdicts.json", verdicts)
+        shutil.copyfile(self.ledger.path, folder / "ledger.jsonl")
+        trials = folder / "trials.jsonl"
+        trials.write_bytes(self.records.path.read_bytes() if self.records.path.exists() else b"")
+        sha256 = seal(
+            folder,
+            {
+                "judge_version": JUDGE_VERSION,
+                "harness_sha256": harness_sha256(),
+                "verdict_sha256": hashlib.sha256(
+                    (folder / "verdicts.json").read_bytes()
+                ).hexdigest(),
+                "prepare_ns": verdict.prepare_ns,
+                "search": {
+                    "trials": self.trials,
+                    "accepted": accepted,
+                    "rejected": dict(rejected),
+                    "seconds": str(self.ledger.seconds),
+                    "cost": str(self.ledger.cost),
+                    "currency": self.ledger.currency,
+                    "seed": self.seed,
+                    "points": [[dict(point.dims), point.weight] for point in self.points],
+                },
+            },
+        )
+        move_into_place(folder, out)
+        return TuneResult(
+            package=out,
+            manifest_sha256=sha256,
+            trials=self.trials,
+            accepted=accepted,
+            rejected=dict(rejected),
+            seconds=time.monotonic() - self.began,
+            cost=self.ledger.cost,
+            currency=self.ledger.currency,
+            operators=operators,
+            model_gate=closing,
+        )
+
+    def _say(self, kind: EventKind, operator: str | None, text: str, ratio: float | None) -> None:
+        if self.on_event is not None:
+            elapsed = time.monotonic() - self.began
+            self.on_event(TrialEvent(kind, operator, self.trials, text, ratio, elapsed))
+
+
+def package_candidate(package: Path) -> Candidate:
+    """The packaged binary with the source and flags it was made from, ready for the judge."""
+    manifest = read_manifest(package)
+    text = (package / "src" / "model.c").read_text(encoding="ascii")
+    return Candidate(MODEL, package / LIBRARY, (text,), tuple(manifest["flags"]))
+
+
+def _parsed(known: Trial | None) -> Schedule | None:
+    """The schedule of an old record, or None when this version cannot read it any more."""
+    if known is None:
+        return None
+    try:
+        return Schedule.parse(known.schedule)
+    except ScheduleError:
+        return None

@@ -123,6 +123,52 @@ def judge_points(
     return trial.verdict(reason, detail, time.monotonic() - began)
 
 
+@dataclass(frozen=True)
+class Race:
+    """Interleaved times without a verdict: where a search looks first, never a reason to accept.
+
+    `time_ns` has one entry per point. The ratio compares weighted times; None without an incumbent.
+    """
+
+    time_ns: tuple[float, ...]
+    ratio: float | None
+    ratio_lo: float | None
+    ratio_hi: float | None
+
+
+def race(
+    candidate: Candidate,
+    operator: Operator,
+    points: Sequence[Point],
+    *,
+    incumbent: Candidate | None,
+    seed_bytes: bytes,
+    machine: Machine,
+    core: int,
+    limit_s: float = CALL_LIMIT_S,
+    effort: Effort | None = None,
+) -> Race:
+    """Time `candidate` (against `incumbent`) as `judge_points` does, without rounds or sanitizers.
+
+    Raises `Refusal` when the candidate fails while it is timed. `time_ns` follows the order of
+    `points`.
+    """
+    trial = _Trial(
+        candidate,
+        operator,
+        points,
+        incumbent,
+        seed_bytes,
+        machine,
+        core,
+        limit_s,
+        effort or Effort(),
+        False,
+    )
+    trial.hold_race()
+    return trial.race(points)
+
+
 class _Trial:
     def __init__(
         self,
@@ -153,19 +199,7 @@ class _Trial:
         symbols.check(self._candidate.library)
         plan = rounds.plan(self._operator, self._points[0].dims, self._seed)
         with ExitStack() as stack:
-            inputs, outputs = (
-                stack.enter_context(closing(Region(size))) for size in self._sizes(plan)
-            )
-            mine = stack.enter_context(
-                Session(
-                    self._candidate.library,
-                    self._operator,
-                    inputs,
-                    outputs,
-                    core=self._core,
-                    limit_s=self._limit_s,
-                )
-            )
+            mine = self._open(stack, plan)
             for test in plan[: rounds.SCREENING]:
                 self._round(mine, test)
             if timed:
@@ -182,6 +216,34 @@ class _Trial:
             self._check_timed_outputs()
         if self._candidate.sources:
             self._sanitize(plan)
+
+    def hold_race(self) -> None:
+        symbols.check(self._candidate.library)
+        with ExitStack() as stack:
+            self._time(self._open(stack, ()), stack)
+
+    def race(self, points: Sequence[Point]) -> Race:
+        times = {id(p): t.time_ns for p, t in zip(self._points, self._found.timings, strict=True)}
+        ratio = self._ratio()
+        return Race(tuple(times[id(point)] for point in points), *ratio)
+
+    def _ratio(self) -> tuple[float | None, float | None, float | None]:
+        if not self._found.log_ratios:
+            return None, None, None
+        return ratio_interval(self._found.log_ratios, rounds.generator(self._seed, "interval"))
+
+    def _open(self, stack: ExitStack, plan: Sequence[rounds.Round]) -> Session:
+        regions = [stack.enter_context(closing(Region(size))) for size in self._sizes(plan)]
+        return stack.enter_context(
+            Session(
+                self._candidate.library,
+                self._operator,
+                regions[0],
+                regions[1],
+                core=self._core,
+                limit_s=self._limit_s,
+            )
+        )
 
     def _sizes(self, plan: Sequence[rounds.Round]) -> tuple[int, int]:
         sizes = [room(self._operator, point.dims) for point in self._points]
@@ -364,11 +426,7 @@ class _Trial:
             fraction = roofline.fraction(
                 self._operator, self._points[0].dims, self._machine, time_ns
             )
-        ratio = low = high = None
-        if found.log_ratios:
-            ratio, low, high = ratio_interval(
-                found.log_ratios, rounds.generator(self._seed, "interval")
-            )
+        ratio, low, high = self._ratio()
         return Verdict(
             accepted=reason == ACCEPTED,
             reason=reason,

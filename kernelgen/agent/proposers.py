@@ -1,0 +1,163 @@
+"""Where the next candidate comes from: several proposers behind one interface, mixed by what has
+paid off.
+
+In: a search space, the history of one operator's search, a random generator. Out: a schedule not
+tried before.
+Never here: a compiler, a clock, a verdict. The same history and generator propose the same
+schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from kernelgen.schedule import Schedule, SearchSpace
+
+ELITE = 6
+ATTEMPTS = 40
+
+
+@dataclass
+class History:
+    """What is known: the incumbent, and every tried schedule with its speed against the default
+    (None: unusable).
+    """
+
+    incumbent: Schedule
+    speed: dict[Schedule, float | None] = field(default_factory=dict)
+
+    def elite(self) -> list[Schedule]:
+        """The fastest correct schedules, best first; the incumbent always among them."""
+        usable = [(speed, schedule) for schedule, speed in self.speed.items() if speed is not None]
+        usable.sort(key=lambda pair: (-pair[0], pair[1]))
+        best = [schedule for _, schedule in usable[:ELITE]]
+        return best if self.incumbent in best else [self.incumbent, *best]
+
+
+class Proposer(Protocol):
+    """`propose` returns None when it has nothing new to offer."""
+
+    name: str
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> Schedule | None: ...
+
+
+class Enumerate:
+    """Every one-axis change of the incumbent, axis by axis: often the largest honest gain."""
+
+    name = "enumerate"
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> Schedule | None:
+        fresh = [s for s in space.neighbours(history.incumbent) if s not in history.speed]
+        if not fresh:
+            return None
+        return fresh[int(rng.integers(len(fresh)))]
+
+
+class Sample:
+    """A legal schedule from anywhere: finds what no path of small steps leads to."""
+
+    name = "sample"
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> Schedule | None:
+        return _fresh(lambda: space.sample(rng), history)
+
+
+class Mutate:
+    """A small change of one of the best."""
+
+    name = "mutate"
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> Schedule | None:
+        elite = history.elite()
+        return _fresh(lambda: space.mutate(_weighted(elite, rng), rng), history)
+
+
+class Cross:
+    """A child of two of the best."""
+
+    name = "cross"
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> Schedule | None:
+        elite = history.elite()
+        if len(elite) < 2:
+            return None
+        return _fresh(
+            lambda: space.cross(_weighted(elite, rng), _weighted(elite, rng), rng), history
+        )
+
+
+def _fresh(draw: Callable[[], Schedule], history: History) -> Schedule | None:
+    for _ in range(ATTEMPTS):
+        schedule = draw()
+        if schedule not in history.speed:
+            return schedule
+    return None
+
+
+def _weighted(elite: Sequence[Schedule], rng: np.random.Generator) -> Schedule:
+    """Better ones more often: rank r has weight 1 / (r + 1)."""
+    weights = 1.0 / np.arange(1, len(elite) + 1)
+    return elite[int(rng.choice(len(elite), p=weights / weights.sum()))]
+
+
+PROPOSERS: tuple[Proposer, ...] = (Enumerate(), Mutate(), Cross(), Sample())
+
+
+class Bandit:
+    """Chooses the proposer with the best gain per second so far, plus a bonus for the rarely asked
+    (UCB1).
+    """
+
+    def __init__(self, proposers: Sequence[Proposer] = PROPOSERS) -> None:
+        self._proposers = tuple(proposers)
+        self._gain: dict[str, float] = {p.name: 0.0 for p in proposers}
+        self._seconds: dict[str, float] = {p.name: 0.0 for p in proposers}
+        self._asked: dict[str, int] = {p.name: 0 for p in proposers}
+
+    def propose(
+        self, space: SearchSpace, history: History, rng: np.random.Generator
+    ) -> tuple[str, Schedule] | None:
+        """The next schedule and who proposed it; None when the whole space is tried."""
+        for proposer in sorted(self._proposers, key=self._rank):
+            schedule = proposer.propose(space, history, rng)
+            if schedule is not None:
+                return proposer.name, schedule
+        return None
+
+    def learn(self, name: str, log_gain: float, seconds: float) -> None:
+        """`log_gain` is the logarithm of the accepted ratio, 0 for a refused trial."""
+        if name not in self._asked:
+            return
+        self._asked[name] += 1
+        self._gain[name] += max(0.0, log_gain)
+        self._seconds[name] += max(seconds, 1e-3)
+
+    def standing(self) -> Mapping[str, float]:
+        """Gain per second of every proposer."""
+        return {name: self._gain[name] / max(self._seconds[name], 1.0) for name in self._gain}
+
+    def _rank(self, proposer: Proposer) -> tuple[float, int]:
+        # Negative, so that the best sorts first; ties keep the declared order.
+        order = self._proposers.index(proposer)
+        asked = self._asked[proposer.name]
+        if not asked:
+            return (-math.inf, order)
+        best = max(self.standing().values()) or 1.0
+        bonus = 0.5 * math.sqrt(math.log(1 + sum(self._asked.values())) / asked)
+        return (-(self.standing()[proposer.name] / best + bonus), order)
