@@ -119,7 +119,7 @@ def unpack(bundle: Path, folder: Path) -> tuple[str, ...]:
                 _extract(archive, info, folder / PurePosixPath(info.filename))
     except (
         *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError),
-        *(NotImplementedError, RuntimeError, UnicodeError, ValueError, OverflowError),
+        *(NotImplementedError, RuntimeError, UnicodeError, ValueError, OverflowError, OSError),
     ) as error:
         raise ReportError(f"not a readable zip: {error}") from error
     _require_canonical(bundle, folder, names)

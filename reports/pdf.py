@@ -65,10 +65,17 @@ def compile_template(name: str, data: dict[str, Any], date: datetime) -> bytes:
         raise ReportError(f"the report's template {name} does not compile: {error}") from error
 
 
+class _FieldWriter(IncrementalPdfFileWriter):
+    """Writes one more revision and leaves the document's dates as Typst set them from the facts."""
+
+    def _update_meta(self) -> None:
+        """pyHanko would put the present time here; the same facts must give the same bytes."""
+
+
 def _reserve_fields(plain: bytes) -> bytes:
     """Append the two empty signature fields in one revision, with a file id that is repeatable."""
     # pyHanko is only partly typed.
-    writer: Any = IncrementalPdfFileWriter(BytesIO(plain))
+    writer: Any = _FieldWriter(BytesIO(plain))
     identity = hashlib.sha256(b"ignition-report-fields" + plain).digest()[:16]
     # pyHanko draws a random second half of the file id; ours follows from the content.
     writer._document_id[1] = generic.ByteStringObject(identity)
