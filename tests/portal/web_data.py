@@ -70,8 +70,10 @@ from reports.keys import key_id, public_pem
 
 PASSWORD = "a long enough test password"
 FROZEN_AT = datetime(2026, 8, 3, 9, 30, tzinfo=UTC)
-RATES = ((1, "padded", 16, "612.4"), (2, "padded", 16, "884.1"), (1, "single", 1, "401.9"),
-         (2, "single", 1, "655.0"), (1, "grouped", 16, "703.6"), (2, "grouped", 16, "1012.5"))  # fmt: skip
+RATES = (
+    (1, "padded", 16, "612.4"), (2, "padded", 16, "884.1"), (1, "single", 1, "401.9"),
+    (2, "single", 1, "655.0"), (1, "grouped", 16, "703.6"), (2, "grouped", 16, "1012.5"),
+)  # fmt: skip
 GAINS = (0.243, 0.251, 0.237, 0.262, 0.248, 0.255, 0.241, 0.259, 0.246, 0.252)
 NOISE = (0.002, -0.003, 0.001, -0.001, 0.003, -0.002)
 
@@ -333,7 +335,9 @@ def _pairs(evidence: Path, part: str, gains: tuple[float, ...]) -> list[dict[str
 
 def _trials(tuning: Tuning) -> None:
     operators = ("gemm_bias", "attention", "gemm_bias_gelu")
-    rows = [TuningEvent(tuning=tuning, seq=0, kind="started", trial=0, text="search", elapsed_s=0.0)]
+    rows = [
+        TuningEvent(tuning=tuning, seq=0, kind="started", trial=0, text="search", elapsed_s=0.0)
+    ]
     for trial in range(1, 61):
         operator = operators[trial % 3]
         ratio = (1.0 + 0.11 * math.exp(-trial / 17)) if trial % 4 != 1 else 0.93

@@ -5,7 +5,6 @@ from typing import get_args
 import django_filters
 
 from kernelgen.agent.results import EventKind
-
 from portal.runs.models import Job, Measurement, TuningEvent
 
 KINDS = tuple((kind, kind.replace("_", " ")) for kind in get_args(EventKind))

@@ -31,20 +31,6 @@ class ActorRequest(HttpRequest):
     memberships: list[Membership]
 
 
-class NotAllowedMiddleware:
-    """Turns a service's NotAllowed into the same 403 page as a wrong role."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        return self.get_response(request)
-
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Answer NotAllowed; leave every other exception to Django."""
-        return refusal(request, str(error)) if isinstance(error, NotAllowed) else None
-
-
 def refusal(request: HttpRequest, what: str) -> HttpResponse:
     """The 403 page: what was refused and what to do about it."""
     context = {
@@ -99,7 +85,10 @@ def _guard(view: View, roles: frozenset[str]) -> View:
                 f"This page is for {' or '.join(sorted(map(str, roles)))}; you are signed in as "
                 f"{actor.role} of {actor.organisation}."
             )
-        return view(request, *args, **kwargs)
+        try:
+            return view(request, *args, **kwargs)
+        except NotAllowed as error:
+            raise PermissionDenied(str(error)) from error
 
     cast(Any, wrapped).roles = frozenset(map(str, roles))
     return wrapped

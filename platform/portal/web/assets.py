@@ -14,12 +14,6 @@ STATICFILES_FINDERS = [
     "portal.web.finders.PlotlyFinder",
 ]
 
-# Navigation for the signed-in actor's role, on every page of the shell.
-CONTEXT_PROCESSORS = ["portal.web.navigation.shell"]
-
-# After AuthenticationMiddleware: a service's NotAllowed becomes a 403 page that says what to do.
-MIDDLEWARE = ["portal.web.access.NotAllowedMiddleware"]
-
 CSRF_FAILURE_VIEW = "portal.web.views.csrf_failure"
 
 DJANGO_TABLES2_TEMPLATE = "portal/parts/table.html"

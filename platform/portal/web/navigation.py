@@ -5,15 +5,11 @@ see the subject; `tests/portal/test_web_roles.py` opens every link of every role
 """
 
 from dataclasses import dataclass
-from typing import Any, cast
 
-from django.http import HttpRequest
 from django.urls import reverse
-from django.utils import timezone
 
 from portal.accounts.access import sees
 from portal.accounts.models import Membership
-from portal.web.formats import instant
 
 # (group, ((link, route, subject the role must see), ...))
 LAYOUT: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
@@ -84,15 +80,3 @@ def navigation(actor: Membership, path: str) -> tuple[Group, ...]:
         if links:
             groups.append(Group(title, links))
     return tuple(groups)
-
-
-def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: the shell's own values, on pages whose view has an actor."""
-    actor = cast(Membership | None, getattr(request, "actor", None))
-    if actor is None:
-        return {}
-    return {
-        "shell_navigation": navigation(actor, request.path),
-        "shell_memberships": cast(Any, request).memberships,
-        "shell_now": instant(timezone.now()),
-    }

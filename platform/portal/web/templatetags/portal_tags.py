@@ -8,11 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from portal.web import formats
 from portal.web.figures import Figure
+from portal.web.navigation import Group
+from portal.web.navigation import navigation as navigation_of
 
 register = template.Library()
 
@@ -75,6 +78,19 @@ def period(start: Any, end: Any, zone: str) -> SafeString:
 
 def _edge(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+@register.simple_tag(takes_context=True)
+def navigation(context: Mapping[str, Any]) -> tuple[Group, ...]:
+    """The side bar of the request's actor."""
+    request = context["request"]
+    return navigation_of(request.actor, request.path)
+
+
+@register.simple_tag
+def now() -> str:
+    """When the page was made, in UTC."""
+    return formats.instant(timezone.now())
 
 
 @register.inclusion_tag("portal/parts/figure.html")
