@@ -5,7 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from portal.api.root import api
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("api/", api.urls),
+    path("api/v1/", api.urls),
     path("", include("portal.web.urls")),
 ]
 

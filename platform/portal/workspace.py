@@ -49,20 +49,6 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def sha256_folder(folder: Path) -> str:
-    """SHA-256 over `<digest>  <relative path>` lines of all files, sorted: what sha256sum prints.
-
-    Temporary names are not part of a finished folder; WorkspaceError when one is there.
-    """
-    lines = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder).as_posix()
-        if name.endswith(".tmp"):
-            raise WorkspaceError(f"{path} is unfinished; run the step that writes it again")
-        lines.append(f"{sha256_file(path)}  {name}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
 def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write `data` to `path` in one step: readers see the old file or the new one, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,9 +62,19 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def remove_stale(folder: Path) -> list[str]:
-    """Delete unfinished files and folders (`*.tmp`) under `folder`; return what was deleted."""
+    """Delete what a killed process left unfinished under `folder`; return the names.
+
+    Unfinished are names that end in `.tmp` and hidden ones: every writer of the product builds
+    beside the target under such a name and renames at the end. Locks stay. Only to be called
+    when nobody else works under `folder`.
+    """
     gone = []
-    for path in sorted(folder.rglob("*.tmp")):
+    for path in sorted(folder.rglob("*")):
+        stale = path.name.endswith(".tmp") or (
+            path.name.startswith(".") and not path.name.endswith("lock")
+        )
+        if not stale:
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.exists() or path.is_symlink():

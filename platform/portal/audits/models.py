@@ -19,6 +19,9 @@ class AuditorKey(Record):
     )
     key_id = models.CharField(max_length=64, help_text="SHA-256 of the SubjectPublicKeyInfo")
     public_key_pem = models.TextField(help_text="Ed25519, signs statements and plans")
+    public_files = models.JSONField(
+        default=dict, help_text="the other public halves (manifest, root, witness) by file name"
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

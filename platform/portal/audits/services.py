@@ -5,6 +5,8 @@ signed elsewhere with a registered key; who made the measurement never approves 
 holds public keys only.
 """
 
+from collections.abc import Mapping
+
 from django.db import transaction
 from django.utils import timezone
 
@@ -14,10 +16,12 @@ from portal.audits.models import AuditorKey, Finding, Review
 from portal.contracts.agreement import key_id_of, load_public_key
 from portal.events.services import event_record
 from portal.runs.models import Measurement
-from reports.canonical import sha256_bytes
+from reports.canonical import canonical_document, canonical_json, sha256_bytes
 from reports.envelope import read, verify
 from reports.errors import ReportError
 from reports.trust import TrustedKey
+
+PUBLIC_FILES = ("manifest.pub", "root.pem", "document.pem", "witness.vkey")
 
 
 class ReviewError(ValueError):
@@ -26,11 +30,27 @@ class ReviewError(ValueError):
 
 @transaction.atomic
 def auditor_key_register(
-    *, actor: Membership, organisation: Organisation, public_key_pem: str
+    *,
+    actor: Membership,
+    organisation: Organisation,
+    public_key_pem: str,
+    public_files: Mapping[str, str] | None = None,
 ) -> AuditorKey:
-    """Register the public half of the acting auditor's statement key (Ed25519, PEM)."""
+    """Register the public halves of the acting auditor's keys.
+
+    `public_key_pem` is the statement key (Ed25519), which approves. `public_files` are the other
+    public halves that `python -m reports auditor-keys` wrote (PUBLIC_FILES), needed to seal
+    reports that this auditor countersigns. ReviewError when one holds a private key.
+    """
     require(actor, "auditor_key.register", organisation)
     key_id = key_id_of(public_key_pem)
+    files = dict(public_files or {})
+    unknown = sorted(set(files) - set(PUBLIC_FILES))
+    if unknown or any("PRIVATE KEY" in text for text in (public_key_pem, *files.values())):
+        raise ReviewError(
+            f"public files: got {', '.join(sorted(files))}; wanted only {', '.join(PUBLIC_FILES)},"
+            " and never a private key"
+        )
     found = AuditorKey.objects.filter(organisation=organisation, key_id=key_id).first()
     if found:
         if found.auditor_id != actor.user_id:
@@ -41,6 +61,7 @@ def auditor_key_register(
         auditor=actor.user,
         key_id=key_id,
         public_key_pem=public_key_pem,
+        public_files=files,
     )
     key.save(force_insert=True)
     event_record(
@@ -169,8 +190,6 @@ def review_approve(*, actor: Membership, review: Review, envelope: bytes) -> Rev
 
 def _without(envelope: bytes, key_id: str) -> bytes:
     """The same envelope less one signature, in its exact form."""
-    from reports.canonical import canonical_document, canonical_json
-
     document = canonical_document(envelope)
     document["signatures"] = [s for s in document["signatures"] if s["keyid"] != key_id]
     return canonical_json(document)

@@ -5,6 +5,7 @@ measurement, an invoice takes its number inside its own transaction, its posting
 here computes an amount: the metering engine does, and the document it returns is frozen.
 """
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +13,13 @@ from pathlib import Path
 from django.db import transaction
 from django.utils import timezone
 
-from metering import canonical
-from metering.contract import Contract, LedgerState, VerifiedSavings, fee
+from metering.contract import Contract, LedgerState, fee
 from metering.ledger import Invoice as InvoiceDocument
 from metering.ledger import build_invoice
 from metering.ledger import journal as journal_of
 from metering.plan import MeasurementPlan, Period
 from metering.plan import PriceBook as PriceBookDocument
-from metering.savings import savings_line, verified_savings
+from metering.savings import SavingsLine, savings_line, verified_savings
 from portal.accounts.access import Actor, require
 from portal.audits.models import Review
 from portal.billing.models import (
@@ -35,6 +35,8 @@ from portal.contracts.models import ContractVersion
 from portal.documents.services import file_store
 from portal.events.services import event_record
 from portal.runs.models import Measurement
+from reports.canonical import sha256_bytes
+from reports.recount import savings_document
 
 SERIES = "INV"
 
@@ -141,13 +143,8 @@ def savings_compute(
     verified = verified_savings([line], evidence_digest=measurement.evidence_sha256)
     before = _state_before(period)
     breakdown = fee(contract, before, verified)
-    document = {
-        "schema": "ignition.period-savings.v1",
-        "lines": [line.to_json()],
-        "state_before": before.to_json(),
-        "verified": verified.to_json(),
-        "breakdown": breakdown.to_json(),
-    }
+    # The very bytes that the evidence carries and that a verifier recounts.
+    data = savings_document([line], before, breakdown)
     record = SavingsRecord(
         organisation=period.organisation,
         period=period,
@@ -161,8 +158,8 @@ def savings_compute(
         kept=line.kept,
         reason=line.reason,
         usage=totals.to_json(),
-        document=document,
-        sha256=canonical.digest(document),
+        document=json.loads(data),
+        sha256=sha256_bytes(data),
     )
     record.save(force_insert=True)
     event_record(
@@ -210,7 +207,10 @@ def invoice_issue(
     breakdown = fee(
         contract,
         LedgerState.from_json(savings.document["state_before"]),
-        VerifiedSavings.from_json(savings.document["verified"]),
+        verified_savings(
+            [SavingsLine.from_json(line) for line in savings.document["lines"]],
+            evidence_digest=savings.document["breakdown"]["evidence_digest"],
+        ),
     )
     if breakdown.to_json() != savings.document["breakdown"]:
         raise BillingError(

@@ -6,7 +6,11 @@ from typing import cast
 from portal.runs.jobs import Handler
 
 # Import paths, resolved when a worker needs one: the pipeline pulls in the engines.
-KINDS = {"main": "portal.runs.pipeline.main.run"}
+KINDS = {
+    "measure": "portal.runs.pipeline.main.run_measure",
+    "bill": "portal.runs.pipeline.main.run_bill",
+    "seal": "portal.runs.pipeline.main.run_seal",
+}
 
 
 def handler_for(kind: str) -> Handler:

@@ -25,6 +25,7 @@ from portal.events.services import event_record
 from portal.runs.models import Job, JobStep
 
 Handler = Callable[["Lease"], None]
+Listener = Callable[[str, str], None]
 State = Job.State
 
 
@@ -42,6 +43,8 @@ class Lease:
     def __init__(self, job: Job, owner: str) -> None:
         self.job = job
         self.owner = owner
+        # Who else hears each line of progress, such as the terminal a job is started from.
+        self.listener: Listener = lambda step, text: None
 
     def heartbeat(self) -> None:
         """Renew the lease. LeaseLost when it is another's now, JobCancelled when asked to stop."""
@@ -59,6 +62,7 @@ class Lease:
         held = Job.objects.filter(pk=self.job.pk, state=State.RUNNING, lease_owner=self.owner)
         if not held.update(**values):
             raise LeaseLost(f"job {self.job.pk}: the lease is gone")
+        self.listener(step or "", progress)
 
     @contextmanager
     def step(self, position: int, name: str, title: str) -> Iterator[Callable[[str], None]]:
@@ -333,12 +337,31 @@ def work(lease: Lease, handler: Handler) -> str:
             told = "".join(traceback.format_exception_only(error)).strip()
             finish(lease, state=State.FAILED if spent else State.QUEUED, error=told)
             raise
-    finish(lease, state=State.DONE)
+    try:
+        finish(lease, state=State.DONE)
+    except LeaseLost:
+        # Taken over in the last moment: the effects are there, the new holder will find them.
+        return State.RUNNING
     return State.DONE
 
 
+def oldest_waiting() -> uuid.UUID | None:
+    """The id of the job that has waited longest, or None."""
+    return (
+        Job.objects.filter(state=State.QUEUED)
+        .order_by("created_at")
+        .values_list("pk", flat=True)
+        .first()
+    )
+
+
 def wake(job: Job) -> None:
-    """Tell a worker that this job waits; nothing is lost when nobody hears."""
+    """Tell a worker that this job waits, once the row is committed.
+
+    Nothing is lost when nobody hears: workers also look for themselves. Without a broker between
+    processes there is nobody to tell.
+    """
     from portal.runs.tasks import run_job
 
-    transaction.on_commit(lambda: run_job.delay(str(job.pk)))
+    if settings.REDIS_URL or settings.CELERY_TASK_ALWAYS_EAGER:
+        transaction.on_commit(lambda: run_job.delay(str(job.pk)))

@@ -4,6 +4,7 @@ The engines have done the work and left files before any of these is called; her
 its row. Each is safe to call again: the row that is there is returned, never a second one.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,8 @@ from portal.accounts.access import Actor, Platform
 from portal.contracts.models import ContractVersion
 from portal.events.services import event_record
 from portal.runs.models import Baseline, KernelPackage, Measurement, Tuning, TuningEvent
-from portal.workspace import relative, sha256_file, sha256_folder
+from portal.workspace import relative, sha256_file
+from reports.statement import evidence_digest
 
 
 class RunsError(ValueError):
@@ -234,8 +236,9 @@ def measurement_open(
     baseline: Baseline,
     package: KernelPackage,
     evidence: Path,
+    measurement_id: uuid.UUID | None = None,
 ) -> Measurement:
-    """Open the measurement of a package against its baseline; returned again while it exists."""
+    """Open the measurement of a package against its baseline; the one that exists is returned."""
     _platform_only(actor, "measurement.open")
     require_signed(contract_version)
     measurement, made = Measurement.objects.get_or_create(
@@ -244,6 +247,7 @@ def measurement_open(
         package=package,
         run_number=1,
         defaults={
+            "id": measurement_id or uuid.uuid4(),
             "organisation": contract_version.organisation,
             "created_by": actor.user,
             "evidence_path": relative(evidence),
@@ -276,7 +280,7 @@ def measurement_record(
     row.uplift_point, row.uplift_lower_95 = figures.uplift_point, figures.uplift_lower_95
     row.kept, row.reason = figures.kept, figures.reason
     row.evidence_path = relative(evidence)
-    row.evidence_sha256 = sha256_folder(evidence)
+    row.evidence_sha256 = evidence_digest(evidence)
     row.measured_at = timezone.now()
     row.save()
     event_record(

@@ -1,11 +1,14 @@
 """Celery's part: wake up, claim, work. The message carries an id and nothing else."""
 
+import logging
 import uuid
 
 from celery import shared_task
 
 from portal.runs import jobs
 from portal.runs.handlers import handler_for
+
+log = logging.getLogger(__name__)
 
 
 @shared_task(name="portal.runs.tasks.run_job", acks_late=True)
@@ -14,13 +17,18 @@ def run_job(job_id: str) -> str:
     lease = jobs.claim(owner=jobs.new_owner(), job_id=uuid.UUID(job_id))
     if lease is None:
         return "not waiting"
-    return jobs.work(lease, handler_for(lease.job.kind))
+    try:
+        return jobs.work(lease, handler_for(lease.job.kind))
+    except Exception:
+        # The job's row carries the error and its next state; the worker lives on.
+        log.exception("job %s failed", job_id)
+        return "failed"
 
 
 @shared_task(name="portal.runs.tasks.sweep")
-def sweep() -> int:
-    """Take back what dead workers held, and wake workers for everything that waits."""
-    again, _ = jobs.sweep()
-    for job_id in again:
-        run_job.delay(str(job_id))
-    return len(again)
+def sweep() -> str:
+    """Take back what dead workers held, then work on the oldest job that waits, if any."""
+    jobs.sweep()
+    jobs.reclaim_dead()
+    waiting = jobs.oldest_waiting()
+    return "idle" if waiting is None else run_job(str(waiting))
