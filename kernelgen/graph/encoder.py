@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from kernelgen.graph import interpreter
-from kernelgen.graph.onnx_file import OnnxModel, read
-from kernelgen.graph.recognise import recognise
+from kernelgen.graph.onnx_file import GraphError, OnnxModel, read
+from kernelgen.graph.recognise import embedding_output, flow_of, recognise
 from kernelgen.graph.types import IDS, OFFSETS, Graph
 from kernelgen.ops.operator import (
     UNIT_ROUNDOFF,
@@ -80,8 +80,8 @@ class TextEncoder(Operator):
         """Float64 embeddings; sequences of equal length go through the graph together, unpadded."""
         lengths = np.diff(offsets)
         result = np.empty((len(lengths), self.graph.hidden), np.float64)
-        (output,) = (name for name in self.onnx.outputs if self._is_embedding(name))
-        ids_name, mask_name = self._input_names()
+        output = self.output_name
+        ids_name, mask_name = self.input_names
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
             batch = np.stack([ids[offsets[row] : offsets[row] + length] for row in rows])
@@ -89,19 +89,19 @@ class TextEncoder(Operator):
             result[rows] = interpreter.run(self.onnx, feeds, [output])[output]
         return result
 
-    def _is_embedding(self, name: str) -> bool:
-        from kernelgen.graph.shapes import fold
+    @cached_property
+    def output_name(self) -> str:
+        """Name of the graph output that holds the embeddings."""
+        return embedding_output(flow_of(self.onnx))
 
-        shapes = fold(self.onnx, {key: ("batch", "seq") for key in self.onnx.inputs})
-        return shapes[name].shape == ("batch", self.graph.hidden)
-
-    def _input_names(self) -> tuple[str, str]:
-        """Names of ids and mask: the ids are what the word table is gathered with."""
+    @cached_property
+    def input_names(self) -> tuple[str, str]:
+        """Names of the graph inputs for ids and mask: ids are what a table is gathered with."""
         for node in self.onnx.nodes:
             if node.op == "Gather" and node.inputs[1] in self.onnx.inputs:
                 ids = node.inputs[1]
                 return ids, next(name for name in self.onnx.inputs if name != ids)
-        raise ValueError("no Gather over a graph input: not a text encoder")
+        raise GraphError(f"{self.model}: no Gather over a graph input, wanted a text encoder")
 
     def sample(
         self, rng: np.random.Generator, dims: Mapping[str, int], regime: str

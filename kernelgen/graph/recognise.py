@@ -53,12 +53,8 @@ def load(path: Path) -> Graph:
 
 def recognise(model: OnnxModel) -> Graph:
     """The encoder in `model` as a graph of operators. Raises `GraphError` where it is something else."""
-    if len(model.inputs) != 2 or any(len(shape) != 2 for shape in model.inputs.values()):
-        raise GraphError(
-            f"inputs: got {dict(model.inputs)}, wanted token ids and attention mask, [batch, sequence]"
-        )
-    flow = Flow(model, fold(model, {name: ("batch", "seq") for name in model.inputs}))
-    states, mask = _pool(flow, _embedding_output(flow))
+    flow = flow_of(model)
+    states, mask = _pool(flow, embedding_output(flow))
     layers: list[_Layer] = []
     while not _is_embedding(flow, states):
         layer = _layer(flow, states, mask)
@@ -68,7 +64,16 @@ def recognise(model: OnnxModel) -> Graph:
     return _assemble(flow, states, mask, layers)
 
 
-def _embedding_output(flow: Flow) -> str:
+def flow_of(model: OnnxModel) -> Flow:
+    """The model with its shape arithmetic folded. Raises `GraphError` unless it takes ids and mask."""
+    if len(model.inputs) != 2 or any(len(shape) != 2 for shape in model.inputs.values()):
+        raise GraphError(
+            f"inputs: got {dict(model.inputs)}, wanted token ids and attention mask, [batch, sequence]"
+        )
+    return Flow(model, fold(model, {name: ("batch", "seq") for name in model.inputs}))
+
+
+def embedding_output(flow: Flow) -> str:
     """The graph output that is one row per sequence."""
     found = []
     for output in flow.model.outputs:

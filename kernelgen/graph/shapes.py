@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from kernelgen.graph.onnx_file import Array, GraphError, OnnxModel, OnnxNode
+from kernelgen.graph.onnx_file import Array, OnnxModel, OnnxNode
 
 Size = int | str
 Shape = tuple[Size, ...]
@@ -269,9 +269,3 @@ def _reduce(node: OnnxNode, args: list[Known]) -> Known:
         return Known(tuple(1 if i in places else size for i, size in enumerate(shape)))
     return Known(tuple(size for i, size in enumerate(shape) if i not in places))
 
-
-def require_two_symbols(model: OnnxModel, name: str) -> None:
-    """The encoder's inputs are [batch, sequence]; raises `GraphError` for any other rank."""
-    shape = model.inputs.get(name)
-    if shape is None or len(shape) != 2:
-        raise GraphError(f"input {name!r}: got shape {shape}, wanted [batch, sequence]")
