@@ -1,0 +1,269 @@
+"""The command line of the money half, run as people run it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metering import canonical
+from metering.commands import money
+from metering.contract import LedgerState, Recoupment
+from metering.plan import Period
+from metering.usage import TrafficShare, generate_month
+from tests.metering.money_cases import ZONE, bill, contract, invoice, line, verified
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(arguments: Sequence[object]) -> int:
+    """Exit status of one command, parsed as `python -m metering` parses it."""
+    parser = argparse.ArgumentParser()
+    money.register(parser.add_subparsers(dest="command", required=True))
+    parsed = parser.parse_args([str(argument) for argument in arguments])
+    return int(parsed.handler(parsed))
+
+
+def written(path: Path, value: object) -> Path:
+    path.write_bytes(canonical.dumps(value))
+    return path
+
+
+def case(**changes: object) -> dict[str, object]:
+    """G7 as a case file."""
+    terms = contract(holdback=Decimal("0.10"), vat=Decimal("0.19"))
+    return {
+        "schema": "ignition.fee-case.v1",
+        "contract": terms.to_json(),
+        "state": None,
+        "verified": verified([line("51500.00")]).to_json(),
+        **changes,
+    }
+
+
+def test_a_case_becomes_a_breakdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "case.json", case())
+    assert run(["fee", path]) == 0
+    first = capsys.readouterr().out
+    answer = json.loads(first)
+    assert (answer["fee"], answer["holdback"], answer["payable"]) == (
+        "10300.00", "1030.00", "11031.30",
+    )  # fmt: skip
+    assert run(["fee", path]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_a_state_continues_where_the_last_month_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms = contract(recoupment=Recoupment("pool", Decimal(12000), share=Decimal("0.40")))
+    state = LedgerState(recouped=Decimal(10500), settled_through="2026-10")
+    changed = case(contract=terms.to_json(), state=state.to_json())
+    changed["verified"] = verified([line(10000)]).to_json()
+    assert run(["fee", written(tmp_path / "case.json", changed)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["fee"], answer["recouped"]) == ("3500.00", "1500.00")
+    assert answer["state"]["recouped"] == "12000.00"
+
+
+def test_the_documented_case_is_a_real_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/contracts.md shows a case file and the amounts it leads to."""
+    page = (ROOT / "docs" / "contracts.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- case -->\n```json\n")[1].split("```")[0]
+    path = tmp_path / "case.json"
+    path.write_text(shown, encoding="utf-8")
+    assert run(["fee", path]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    told = page.split("<!-- answer -->\n```json\n")[1].split("```")[0]
+    for name, value in json.loads(told).items():
+        assert answer[name] == value, name
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "stops being JSON"),
+        (b'{"schema": "ignition.fee-case.v1", "state": 1.5}', "decimal text"),
+        (canonical.dumps(case(schema="v2")), "ignition.fee-case.v1"),
+        (canonical.dumps(case(discount="1")), "does not know"),
+        (canonical.dumps(case(contract={})), "contract.schema"),
+        (canonical.dumps({"schema": "ignition.fee-case.v1"}), "case.state"),
+    ],
+)
+def test_a_bad_case_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, message: str
+) -> None:
+    path = tmp_path / "case.json"
+    path.write_bytes(content)
+    assert run(["fee", path]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_a_missing_file_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["fee"], ["usage", "check"], ["validate"]):
+        assert run([*command, tmp_path / "nowhere.json"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "nowhere.json" in error
+
+
+# usage
+
+
+def usage_file(folder: Path, *extra: str) -> Path:
+    period = Period.month("2026-11", ZONE)
+    lines = generate_month([TrafficShare("m", "s")], period, samples=1_000_000, seed=3)
+    path = folder / "events.jsonl"
+    path.write_text("".join(line + "\n" for line in [*lines, *extra]), encoding="utf-8")
+    return path
+
+
+def test_usage_is_totalled_with_row_count_sum_and_digest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = usage_file(tmp_path)
+    month = ["--period", "2026-11", "--zone", ZONE]
+    assert run(["usage", "check", path, *month, "--json"]) == 0
+    totals = json.loads(capsys.readouterr().out)
+    assert totals["samples"] == 1_000_000
+    assert totals["rows"] == len(path.read_text().splitlines())
+    assert totals["input_sha256"] == canonical.digest_bytes(path.read_bytes())
+    assert run(["usage", "check", path]) == 0
+    assert "sum 1000000 samples" in capsys.readouterr().out
+    assert run(["usage", "check", path, *month, "--cutoff", "2026-11-02T00:00:00Z"]) == 0
+    assert "after the cutoff" in capsys.readouterr().out
+
+
+def test_usage_with_an_incident_says_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = usage_file(tmp_path, '{"broken": true}')
+    assert run(["usage", "check", path, "--period", "2026-11", "--zone", ZONE]) == 1
+    assert "malformed: event.specversion" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--period", "November"], "YYYY-MM"),
+        (["--zone", "Mars/Base"], "IANA"),
+        (["--cutoff", "tomorrow"], "RFC 3339"),
+    ],
+)
+def test_wrong_use_of_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(["usage", "check", usage_file(tmp_path), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_without_events_has_no_totals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    assert run(["usage", "check", path]) == 2
+    assert "at least one usage event" in capsys.readouterr().err
+
+
+# export and validate
+
+
+def invoice_file(folder: Path, savings: object = 51500, number: str = "INV-1") -> Path:
+    terms = contract(holdback=Decimal("0.10"), vat=Decimal("0.19"))
+    document = invoice(terms, bill(terms, savings), number)
+    return written(folder / f"{number}.json", document.to_json())
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "beside"),
+    [
+        ("focus", "csv", True),
+        ("journal", "csv", True),
+        ("ubl", "xml", False),
+        ("beancount", "beancount", False),
+    ],
+)
+def test_an_export_is_written_checked_and_the_same_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, suffix: str, beside: bool
+) -> None:
+    source = invoice_file(tmp_path)
+    one, two = tmp_path / f"one.{suffix}", tmp_path / f"two.{suffix}"
+    for out in (one, two):
+        assert run(["export", "--format", name, source, "--out", out]) == 0
+        assert run(["validate", out]) == 0
+    assert one.read_bytes() == two.read_bytes()
+    manifest = tmp_path / f"one.{suffix}.manifest.json"
+    assert manifest.exists() is beside
+    if beside:
+        assert run(["validate", manifest]) == 0
+    assert "sound" in capsys.readouterr().out
+
+
+def test_validate_says_no_and_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "x.csv"
+    assert run(["export", "--format", "focus", invoice_file(tmp_path), "--out", out]) == 0
+    out.write_text(out.read_text().replace("1761.30", "1761.31", 1))
+    capsys.readouterr()
+    assert run(["validate", out]) == 1
+    assert "billed costs sum to 11031.31, not 11031.30" in capsys.readouterr().out
+    assert run(["validate", out, "--json"]) == 1
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert {finding["where"] for finding in report["findings"]} >= {"manifest.sha256"}
+
+
+def test_documents_are_exported_together_but_ubl_holds_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = [invoice_file(tmp_path), invoice_file(tmp_path, 100, "INV-2")]
+    assert run(["export", "--format", "journal", *two, "--out", tmp_path / "j.csv"]) == 0
+    assert "2 document(s)" in capsys.readouterr().out
+    assert run(["export", "--format", "ubl", *two, "--out", tmp_path / "x.xml"]) == 2
+    assert "one document" in capsys.readouterr().err
+    assert not (tmp_path / "x.xml").exists()
+
+
+def test_a_tampered_invoice_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = invoice_file(tmp_path)
+    source.write_text(source.read_text().replace('"payable":"11031.30"', '"payable":"1.00"'))
+    out = tmp_path / "x.csv"
+    assert run(["export", "--format", "focus", source, "--out", out]) == 2
+    assert "do not use it" in capsys.readouterr().err
+    assert not out.exists()
+    assert run(["validate", source]) == 1
+
+
+def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
+    path = written(tmp_path / "case.json", case())
+    done = subprocess.run(
+        [sys.executable, "-m", "metering", "fee", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["payable"] == "11031.30"
+    wrong = subprocess.run(
+        [sys.executable, "-m", "metering", "fee", str(tmp_path / "no.json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
