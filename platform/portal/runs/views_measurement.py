@@ -124,7 +124,7 @@ def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
                formula=ESTIMATE, inputs=inputs, interval=band, runs=runs, method_version=method,
                api=api),
         Figure("Verdict", "Kept" if shown.kept else "Not kept",
-               state="kept" if shown.kept else "not kept", note=verdict,
+               note=verdict,
                formula="Kept when the A/A gate passed, the lower bound reaches the plan's smallest "
                "claim, and the accuracy guard passed. Otherwise the fee is 0.",
                inputs=(("A/A gate", "passed" if shown.aa.get("passed") else "failed"),

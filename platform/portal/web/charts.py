@@ -1,8 +1,8 @@
 """Figures as plain Plotly JSON, drawn in the browser by static/portal/charts.js.
 
 In: numbers from stored records. Out: JSON-able dicts in Plotly's figure format. Colours are named
-by role ("role:accent") and filled in by the page, so that a chart follows light and dark; series also
-differ by symbol or dash, because colour is never the only sign. Every chart stands beside a table.
+by role ("role:accent") and filled in by the page, so that a chart follows light and dark; series
+also differ by symbol or dash, because colour is never the only sign. A table stands beside each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ def paired_changes(
         "data": traces,
         "layout": {
             "xaxis": _axis("Pair", dtick=1 if last <= 20 else None, range=[0.5, last + 0.5]),
-            "yaxis": _axis("Change in samples per second", ticksuffix=" %"),
+            "yaxis": _axis("Change in samples/s", ticksuffix=" %"),
             "shapes": shapes,
             "legend": {"orientation": "h", "y": -0.28},
             "margin": {"b": 96, "l": 72},

@@ -24,7 +24,7 @@ from portal.registry.selectors import mix_list, system_list
 from portal.runs.models import Job, Measurement, Tuning
 from portal.runs.selectors import baseline_list, job_list, measurement_list, tuning_list
 from portal.web.figures import Figure, Step
-from portal.web.formats import fixed, number, signed_percent
+from portal.web.formats import duration, fixed, number, signed_percent
 
 INTROS = {
     Role.CUSTOMER: "You are acting as customer: your machines, your traffic, your savings.",
@@ -99,7 +99,7 @@ def _steps(actor: Membership, rows: dict[str, Any]) -> list[Step]:
         if not sees(actor, subject):
             continue
         row = rows[kind]
-        steps.append(Step(title, _state(kind, row, state), str(row) if row else "", reverse(route)))
+        steps.append(Step(title, _state(kind, row, state), _detail(kind, row), reverse(route)))
     return steps
 
 
@@ -111,6 +111,23 @@ def _state(kind: str, row: Any, fixed_state: str) -> str:
     if kind == "reports":
         return "verified" if row.verified else "not verified"
     return fixed_state or str(row.state)
+
+
+def _detail(kind: str, row: Any) -> str:
+    """What the newest row of a kind is, in few words."""
+    if row is None:
+        return ""
+    if kind == "baselines":
+        return f"{row.stack} {row.stack_version}, {number(row.samples_per_second)} samples/s"
+    if kind == "tunings":
+        return f"{row.trials} trials in {duration(row.seconds)}, {row.accepted} accepted"
+    if kind == "measurements":
+        return f"{signed_percent(row.uplift_lower_95)} at the lower bound"
+    if kind == "reviews":
+        return f"measurement for {row.measurement.contract_version}"
+    if kind == "savings":
+        return f"{row.period.label}: {fixed(row.billable, 2)} {row.currency} on the lower bound"
+    return f"on {row.invoice.number}" if kind == "reports" else str(row)
 
 
 def _figures(rows: dict[str, Any]) -> list[Figure]:

@@ -1,8 +1,8 @@
 """Reads one run's logs out of an evidence folder, for the page that shows a figure's log line.
 
 In: a folder below IGNITION_HOME, the part of the evidence, a run id. Out: the run's files with
-their digests and its detail log line by line. Only the folder layout is known here; nothing is parsed for
-figures that bill (the engine does that), and no path outside the evidence folder can be named.
+their digests and its detail log line by line. Only the folder layout is known here; nothing is
+parsed for figures that bill (the engine does that), and no path outside it can be named.
 """
 
 import hashlib

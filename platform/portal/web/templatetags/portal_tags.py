@@ -34,6 +34,12 @@ def money(amount: Any, currency: str) -> str:
 
 
 @register.filter
+def grouped(amount: Any) -> str:
+    """Every stored digit of an amount, thousands grouped, without a currency."""
+    return formats.money(amount, "")
+
+
+@register.filter
 def instant(value: datetime | str | None) -> str | SafeString:
     """A `<time>` element in UTC, or words when there is none."""
     text = formats.instant(value)

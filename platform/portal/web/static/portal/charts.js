@@ -36,7 +36,9 @@
       margin: Object.assign({ l: 56, r: 16, t: 16, b: 48 }, figure.layout.margin || {}),
     });
     ["xaxis", "yaxis"].forEach(function (name) {
-      layout[name] = Object.assign({}, axis, figure.layout[name] || {});
+      var given = figure.layout[name] || {};
+      var title = Object.assign({ font: { size: 14 }, standoff: 12 }, given.title || {});
+      layout[name] = Object.assign({}, axis, given, { title: title });
     });
     window.Plotly.react(target, figure.data, layout, {
       responsive: true, displaylogo: false, displayModeBar: false, showSendToCloud: false,
