@@ -1,8 +1,8 @@
 """This machine as a record: stable facts with a fingerprint, plus measured peaks.
 
 In: /proc, /sys, NVML when present, and two small generated C loops. Out: a frozen `Machine`.
-Never here: caching (the caller's business), host names, anything that changes between two boots of one machine
-inside the fingerprint.
+Never here: caching (the caller's business), host names, anything that changes between two boots of
+one machine inside the fingerprint.
 """
 
 from __future__ import annotations
@@ -20,11 +20,37 @@ from pathlib import Path
 
 from kernelgen.targets.cpu import compile_shared
 
-# The words schedules and flags ask about. Others are left out so that a microcode update that adds an
-# unrelated flag does not make the same machine look like a new one.
+# The words schedules and flags ask about. Others are left out so that a microcode update that adds
+# an unrelated flag does not make the same machine look like a new one.
 _ISA_WORDS = frozenset(
-    "sse4_2 avx f16c fma avx2 bmi1 bmi2 avx_vnni avx512f avx512cd avx512bw avx512dq avx512vl avx512_vnni"
-    " avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16 asimd asimddp asimdhp sve sve2 bf16 i8mm".split()
+    {
+        "sse4_2",
+        "avx",
+        "f16c",
+        "fma",
+        "avx2",
+        "bmi1",
+        "bmi2",
+        "avx_vnni",
+        "avx512f",
+        "avx512cd",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "avx512_fp16",
+        "amx_tile",
+        "amx_int8",
+        "amx_bf16",
+        "asimd",
+        "asimddp",
+        "asimdhp",
+        "sve",
+        "sve2",
+        "bf16",
+        "i8mm",
+    }
 )
 
 _GIB = 1 << 30
@@ -39,7 +65,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """`isa`: sorted instruction-set words. Peaks are per core and None when unmeasured; caches are per core but L3."""
+    """`isa`: sorted instruction-set words. Peaks are per core and None when unmeasured; caches are
+    per core but L3.
+    """
 
     cpu_model: str
     architecture: str
@@ -114,7 +142,8 @@ def _peak(data: Mapping[str, object], key: str) -> float | None:
 
 
 def describe(*, measure: bool = True) -> Machine:
-    """Read this machine; with `measure` also time both peaks on the calling core (about half a second).
+    """Read this machine; with `measure` also time both peaks on the calling core (about half a
+    second).
 
     Raises `RuntimeError` with the compiler's words when the measuring loops do not compile.
     """
@@ -218,7 +247,9 @@ def vector_floats(isa: tuple[str, ...]) -> int:
 
 
 def isa_flags(isa: tuple[str, ...], vector: int) -> tuple[str, ...]:
-    """GCC flags for `vector` floats: named levels, so that the same text builds the same code anywhere."""
+    """GCC flags for `vector` floats: named levels, so that the same text builds the same code
+    anywhere.
+    """
     if "avx512f" in isa and vector >= 16:
         return ("-march=x86-64-v4", "-mprefer-vector-width=512")
     if "avx2" in isa and vector >= 8:
@@ -227,7 +258,8 @@ def isa_flags(isa: tuple[str, ...], vector: int) -> tuple[str, ...]:
 
 
 _PEAKS = """\
-/* Peaks of one core: independent fused multiply-adds in registers, and a stream triad over arrays beyond L2. */
+/* Peaks of one core: independent fused multiply-adds in registers, and a stream triad over arrays
+   beyond L2. */
 #include <stddef.h>
 #include <time.h>
 typedef float vec __attribute__((vector_size({bytes})));
@@ -246,11 +278,13 @@ __attribute__((visibility("default"))) double fma_peak(float *out, long rounds) 
     for (int c = 0; c < CHAINS; c++) sum[c] = sum[c] * x + y;
   }}
   double seconds = now() - start;
-  for (int c = 0; c < CHAINS; c++) for (int i = 0; i < {floats}; i++) out[c * {floats} + i] = sum[c][i];
+  for (int c = 0; c < CHAINS; c++)
+    for (int i = 0; i < {floats}; i++) out[c * {floats} + i] = sum[c][i];
   return 2e-9 * rounds * CHAINS * {floats} / seconds;
 }}
 /* GB/s, counting two reads and one write per element. */
-__attribute__((visibility("default"))) double triad(float *a, const float *b, const float *c, size_t count) {{
+__attribute__((visibility("default")))
+double triad(float *a, const float *b, const float *c, size_t count) {{
   double start = now();
   for (size_t i = 0; i + {floats} <= count; i += {floats})
     *(vec *)(a + i) = *(const vec *)(b + i) + *(const vec *)(c + i) * 3.0f;
@@ -263,7 +297,9 @@ _REPEATS = 7
 
 
 def _measure(machine: Machine) -> tuple[float, float]:
-    """Best of a few short rounds of each loop: a peak is what the core can do when nobody disturbs it."""
+    """Best of a few short rounds of each loop: a peak is what the core can do when nobody disturbs
+    it.
+    """
     import numpy as np
 
     floats = vector_floats(machine.isa)
@@ -278,9 +314,7 @@ def _measure(machine: Machine) -> tuple[float, float]:
         library.fma_peak.argtypes = [ctypes.c_void_p, ctypes.c_long]
         library.triad.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t]
         sink = np.zeros(12 * floats, np.float32)
-        gflops = max(
-            float(library.fma_peak(sink.ctypes.data, 1_000_000)) for _ in range(_REPEATS)
-        )
+        gflops = max(float(library.fma_peak(sink.ctypes.data, 1_000_000)) for _ in range(_REPEATS))
         # One block cut at 64-byte boundaries: the triad's vector type promises alignment.
         block = np.ones(3 * _TRIAD_FLOATS + 16, np.float32)
         first = block.ctypes.data + (-block.ctypes.data) % 64

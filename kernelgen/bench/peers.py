@@ -1,6 +1,7 @@
 """Stock stacks as opponents: each runs the same ONNX model in float32 on one thread.
 
-In: a model path. Out: callables over padded id batches. Every stack is optional and imported only when asked for.
+In: a model path. Out: callables over padded id batches. Every stack is optional and imported only
+when asked for.
 Never here: tuning against them, or settings that slow them down.
 """
 
@@ -98,9 +99,7 @@ def _torch_forward(
         operator = step.operator
         if isinstance(operator, EmbedLayernorm):
             total = own[0][torch.from_numpy(ids)] + own[1][:length] + own[2]
-            made = layers.layer_norm(
-                total, (graph.hidden,), own[3], own[4], operator.epsilon
-            )
+            made = layers.layer_norm(total, (graph.hidden,), own[3], own[4], operator.epsilon)
         elif isinstance(operator, Attention):
             split = values[step.inputs[0]].view(batch, length, 3, operator.heads, -1)
             q, k, v = split.permute(2, 0, 3, 1, 4)
@@ -141,7 +140,8 @@ def pad(samples: Sequence[Ids]) -> tuple[Ids, Ids]:
 
 
 def arrangements(samples: Sequence[Ids]) -> dict[str, list[tuple[Ids, Ids]]]:
-    """The ways a stock stack may take `samples`: one padded batch, one by one, grouped by equal length.
+    """The ways a stock stack may take `samples`: one padded batch, one by one, grouped by equal
+    length.
 
     Batches are laid out beforehand: no stack pays for padding in its time.
     """
@@ -155,4 +155,3 @@ def arrangements(samples: Sequence[Ids]) -> dict[str, list[tuple[Ids, Ids]]]:
         "single": [pad([one]) for one in samples],
         "grouped": [pad(group) for _, group in sorted(by_length.items())],
     }
-

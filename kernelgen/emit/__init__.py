@@ -1,7 +1,7 @@
 """Schedules become C here: readable text with GCC vector extensions, no intrinsics header.
 
-In: an operator and a schedule. Out: one C translation unit with the judged interface (`packed_bytes`, `prepare`,
-`scratch_bytes`, `kernel`) and the compiler flags it needs.
+In: an operator and a schedule. Out: one C translation unit with the judged interface
+(`packed_bytes`, `prepare`, `scratch_bytes`, `kernel`) and the compiler flags it needs.
 Never here: running a compiler, timing, choosing a schedule.
 """
 

@@ -1,9 +1,11 @@
-"""Ragged multi-head attention in C: one sequence and one head at a time, no padding between sequences.
+"""Ragged multi-head attention in C: one sequence and one head at a time, no padding between
+sequences.
 
 In: the attention operator and its schedule. Out: a `Part`. Never here: masks for padded batches.
 
-Per head the keys are turned to [head_size][keys] once, so that scores of one query come out as whole vectors along the keys.
-A block of `qr` queries then has its scores, softmax and weighted sum of values done while they are in the first cache.
+Per head the keys are turned to [head_size][keys] once, so that scores of one query come out as
+whole vectors along the keys. A block of `qr` queries then has its scores, softmax and weighted sum
+of values done while they are in the first cache.
 """
 
 from __future__ import annotations
@@ -14,9 +16,15 @@ from kernelgen.ops.attention import Attention
 from kernelgen.schedule.schedule import Schedule
 
 _TEXT = """
-/* ---- ${name}: softmax(q k^T * ${scale_text}) v per sequence and head, ${heads} heads of ${d} ----
+/* ---- ${name}: softmax(q k^T * ${scale_text}) v
+   per sequence and head, ${heads} heads of ${d}
    schedule ${schedule} */
-enum { ${p}_D = ${d}, ${p}_H = ${hidden}, ${p}_STRIDE = 3 * ${hidden}, ${p}_STEP = ${kv} * ${v} };
+enum {
+  ${p}_D = ${d},
+  ${p}_H = ${hidden},
+  ${p}_STRIDE = 3 * ${hidden},
+  ${p}_STEP = ${kv} * ${v}
+};
 
 static int64_t ${p}_packed_floats(void) { return 0; }
 static void ${p}_pack(const void *const *weight, float *packed) { (void)weight; (void)packed; }
@@ -24,7 +32,7 @@ static void ${p}_pack(const void *const *weight, float *packed) { (void)weight; 
 INLINE int64_t ${p}_padded(int64_t length) {
   return (length + ${p}_STEP - 1) / ${p}_STEP * ${p}_STEP;
 }
-/* Keys of one head, turned, and the scores of one block of queries, for the longest sequence there can be. */
+/* Keys of one head, turned, and the scores of one block of queries, for the longest sequence. */
 static int64_t ${p}_scratch_floats(const int64_t *dim) {
   return (${p}_D + ${qr}) * ${p}_padded(dim[1] - dim[0] + 1);
 }
@@ -139,30 +147,33 @@ ${cases}
 """
 
 _VARIANT = """\
-static __attribute__((noinline)) void ${p}_queries${rows}(const float *q, const float *kt, const float *v,
-    int64_t length, int64_t padded, float *score, float *out) {
+static __attribute__((noinline)) void ${p}_queries${rows}(
+    const float *q, const float *kt, const float *v, int64_t length, int64_t padded,
+    float *score, float *out) {
   ${p}_queries(${rows}, q, kt, v, length, padded, score, out);
 }"""
 
 _CASE = """\
-          case ${rows}: ${p}_queries${rows}(q + row * ${p}_STRIDE, kt, v, length, padded, score, o + row * ${p}_H); break;"""
+          case ${rows}:
+            ${p}_queries${rows}(q + row * ${p}_STRIDE, kt, v, length, padded, score,
+                                o + row * ${p}_H);
+            break;"""
 
 
 def transpose(prefix: str, v: int) -> str:
-    """`P_transpose(x)`: a square of v vectors turned in registers, log2(v) rounds of pairwise shuffles."""
+    """`P_transpose(x)`: a square of v vectors turned in registers, log2(v) rounds of pairwise
+    shuffles.
+    """
     lines = [
         f"\n/* Turns a {v} x {v} square held in {v} registers. */",
         f"INLINE void {prefix}_transpose(f32x{v} *x) {{",
     ]
     step = 1
     while step < v:
-        # Round with distance `step`: rows i and i + step exchange the lanes whose bit `step` differs.
-        low = ", ".join(
-            str(lane if not lane & step else v + lane - step) for lane in range(v)
-        )
-        high = ", ".join(
-            str(lane + step if not lane & step else v + lane) for lane in range(v)
-        )
+        # Round with distance `step`: rows i and i + step exchange the lanes whose bit `step`
+        # differs.
+        low = ", ".join(str(lane if not lane & step else v + lane - step) for lane in range(v))
+        high = ", ".join(str(lane + step if not lane & step else v + lane) for lane in range(v))
         lines.append(f"  const i32x{v} low{step} = {{{low}}}, high{step} = {{{high}}};")
         lines.append("#pragma GCC unroll 16")
         lines.append(f"  for (int i = 0; i < {v}; i++)")

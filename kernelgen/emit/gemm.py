@@ -3,8 +3,9 @@
 In: a GEMM operator and its schedule. Out: a `Part`.
 Never here: a choice; every number in the text comes from the operator or the schedule.
 
-The weights lie in panels of `nr` vectors: panel after panel, k after k, so one pass streams them in address order.
-A tile keeps rows x nr sums in registers and walks k once. A panel serves all tiles of a row block while it is in cache.
+The weights lie in panels of `nr` vectors: panel after panel, k after k, so one pass streams them in
+address order. A tile keeps rows x nr sums in registers and walks k once. A panel serves all tiles
+of a row block while it is in cache.
 """
 
 from __future__ import annotations
@@ -97,8 +98,9 @@ static int ${p}_run(const void *const *in, float *restrict out, const int64_t *d
       const float *w = packed + panel * ${p}_K;
       for (int64_t t = 0; t < tiles; t++) {
 ${span}
-        /* A lone tile fetches a fixed distance ahead; several share out the next panel among them. */
-        const float *ahead = tiles == 1 ? w + ${distance} : w + ${p}_K * (${p}_PANEL + t * pace);
+        /* A lone tile fetches a fixed distance ahead; several share out the next panel. */
+        const float *ahead =
+            tiles == 1 ? w + ${distance} : w + ${p}_K * (${p}_PANEL + t * pace);
         ${p}_rows(count, a + row * ${p}_K, w, ahead, pace, bias + panel,${residual_use}
                   out + row * ${p}_N + panel);
       }
@@ -109,7 +111,8 @@ ${span}
 """
 
 _RUN_ROWS = """
-/* Tiles of rows outside, panels inside: a tile's rows stay in the first cache, the weights stream past every tile. */
+/* Tiles of rows outside, panels inside: a tile's rows stay in the first cache, and the weights
+   stream past every tile. */
 static int ${p}_run(const void *const *in, float *restrict out, const int64_t *dim,
                     const float *packed, float *scratch) {
   (void)scratch;
@@ -121,7 +124,8 @@ static int ${p}_run(const void *const *in, float *restrict out, const int64_t *d
 ${span}
     for (int64_t panel = 0; panel < ${p}_N; panel += ${p}_PANEL) {
       const float *w = packed + panel * ${p}_K;
-      ${p}_rows(count, a + row * ${p}_K, w, w + ${distance}, ${p}_PANEL, bias + panel,${residual_use}
+      ${p}_rows(count, a + row * ${p}_K, w, w + ${distance}, ${p}_PANEL,
+                bias + panel,${residual_use}
                 out + row * ${p}_N + panel);
     }
   }${after}
@@ -160,10 +164,11 @@ def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
         meaning = "LayerNorm(a w + bias + residual)"
     # One prefetch per cache line of a panel row, and none at all when the schedule says so.
     lines = max(1, nr * v // 16)
-    fetch = f"\n      (void)ahead, (void)pace;"
+    fetch = "\n      (void)ahead, (void)pace;"
     if distance:
         fetch = "".join(
-            f"\n      __builtin_prefetch(ahead + (k + u) * pace + {i} * pace / {lines}, 0, {level});"
+            f"\n      __builtin_prefetch(ahead + (k + u) * pace"
+            f" + {i} * pace / {lines}, 0, {level});"
             for i in range(lines)
         )
     values: dict[str, object] = {

@@ -1,9 +1,12 @@
-"""The whole model as one C file: every operator's kernel, called in order over ragged tokens, nothing padded.
+"""The whole model as one C file: every operator's kernel, called in order over ragged tokens,
+nothing padded.
 
-In: a `Graph` and one schedule per operator, plus one for the model itself. Out: C text with the same four functions as a single operator.
+In: a `Graph` and one schedule per operator, plus one for the model itself. Out: C text with the
+same four functions as a single operator.
 Never here: operator internals, choices.
 
-Chains of row-wise operators run block by block (`rows` of the model's schedule), so that what passes between them stays in cache.
+Chains of row-wise operators run block by block (`rows` of the model's schedule), so that what
+passes between them stays in cache.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ MODEL = "text_encoder"
 _BANNER = """\
 /* Generated model: text encoder, ${steps} operator calls, ${kinds} kernels.
    Model file sha256 ${sha256}
-   In: ids int64[tokens], offsets int64[n + 1] (sequences laid end to end). Out: embeddings float32[n][${hidden}].
+   In: ids int64[tokens], offsets int64[n + 1] (sequences laid end to end).
+   Out: embeddings float32[n][${hidden}].
    Replay:
 ${replay}
 */
@@ -47,7 +51,8 @@ ${packing}
   return 0;
 }
 
-/* Activations of all rows (${whole} floats each), of one block of rows (${block} each), then the largest operator scratch. */
+/* Activations of all rows (${whole} floats each), of one block of rows (${block} each), then the
+   largest operator scratch. */
 INLINE int64_t model_inner(const int64_t *dim) {
   int64_t most = 0;
   const int64_t row_dim[1] = {${rows}};
@@ -61,13 +66,15 @@ EXPORT size_t scratch_bytes(const int64_t *dim) {
 }
 
 /* 0, or what is wrong: see the error numbers in the manifest. dim = {n, tokens}. */
-EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed_area,
-                  void *scratch_area) {
+EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim,
+                  const void *packed_area, void *scratch_area) {
   if ((uintptr_t)packed_area % 64 || (uintptr_t)scratch_area % 64) return ${bad_alignment};
   const int64_t tokens = dim[1];
   const int64_t *ids = in[0], *offsets = in[1];
   const float *packed = packed_area;
-  float *whole = scratch_area, *block = whole + ${whole} * tokens, *inner = block + ${block} * ${rows};
+  float *whole = scratch_area;
+  float *block = whole + ${whole} * tokens;
+  float *inner = block + ${block} * ${rows};
   int rc;
 ${pointers}
 ${calls}
@@ -103,7 +110,8 @@ _CHAINED = """\
 
 
 def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
-    """C of the whole model. `schedules` maps every operator name, and `text_encoder`, to a schedule.
+    """C of the whole model. `schedules` maps every operator name, and `text_encoder`, to a
+    schedule.
 
     Raises `ScheduleError` naming the operator whose schedule is missing.
     """

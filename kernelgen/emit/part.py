@@ -1,12 +1,14 @@
 """The shape every emitted operator has, so that one file can hold one operator or a whole model.
 
-In: template text and names. Out: a `Part`: static C functions behind four uniform signatures that start with a prefix.
+In: template text and names. Out: a `Part`: static C functions behind four uniform signatures that
+start with a prefix.
 Never here: what any operator computes.
 
-    static int64_t P_packed_floats(void);                               floats of the packed weights, a multiple of 16
-    static void    P_pack(const void *const *weight, float *packed);    weights in operator order
-    static int64_t P_scratch_floats(const int64_t *dim);                a multiple of 16
-    static int     P_run(const void *const *in, float *out, const int64_t *dim, const float *packed, float *scratch);
+    static int64_t P_packed_floats(void);                               floats of the packed
+    weights, a multiple of 16 static void    P_pack(const void *const *weight, float *packed);
+    weights in operator order static int64_t P_scratch_floats(const int64_t *dim);                a
+    multiple of 16 static int     P_run(const void *const *in, float *out, const int64_t *dim, const
+    float *packed, float *scratch);
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ ERRORS: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Part:
-    """`text` defines the four functions of `prefix`; `vectors` lists the vector widths (floats) it uses."""
+    """`text` defines the four functions of `prefix`; `vectors` lists the vector widths (floats) it
+    uses.
+    """
 
     prefix: str
     vectors: tuple[int, ...]
@@ -41,7 +45,9 @@ class Part:
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """Replace every `${name}`; an unknown name raises `KeyError`, so no template can be half filled."""
+    """Replace every `${name}`; an unknown name raises `KeyError`, so no template can be half
+    filled.
+    """
     return Template(template).substitute({key: str(value) for key, value in values.items()})
 
 

@@ -11,7 +11,8 @@ from kernelgen.ops.pool import MeanPool
 from kernelgen.schedule.schedule import Schedule
 
 _NORM = """
-/* LayerNorm of one row of ${n}: mean first, then the squares of what is left, so a large mean costs no accuracy. */
+/* LayerNorm of one row of ${n}: mean first, then the squares of what is left, so that a large mean
+   costs no accuracy. */
 INLINE void ${p}_norm(const float *x, const float *restrict gamma, const float *restrict beta,
                       float *out) {
   ${vec} row[${count}], sum[4] = {};
@@ -31,7 +32,8 @@ INLINE void ${p}_norm(const float *x, const float *restrict gamma, const float *
   const float scale = 1.0f / __builtin_sqrtf(variance + ${epsilon});
 #pragma GCC unroll 64
   for (int i = 0; i < ${count}; i++)
-    store${v}(out + i * ${v}, row[i] * scale * load${v}(gamma + i * ${v}) + load${v}(beta + i * ${v}));
+    store${v}(out + i * ${v},
+           row[i] * scale * load${v}(gamma + i * ${v}) + load${v}(beta + i * ${v}));
 }
 """
 
@@ -84,7 +86,8 @@ static int ${p}_run(const void *const *in, float *restrict out, const int64_t *d
       const float *place = position + (t - offsets[i]) * ${p}_H;
       float *row = out + t * ${p}_H;${prefetch}
 #pragma GCC unroll 8
-      for (int h = 0; h < ${p}_H; h += ${v}) store${v}(row + h, load${v}(word + h) + load${v}(place + h));
+      for (int h = 0; h < ${p}_H; h += ${v})
+        store${v}(row + h, load${v}(word + h) + load${v}(place + h));
       ${p}_norm(row, gamma, beta, row);
     }
   }

@@ -45,7 +45,9 @@ EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, c
 
 
 def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
-    """The static functions of `operator`. Raises `ScheduleError` for a family without an emitter."""
+    """The static functions of `operator`. Raises `ScheduleError` for a family without an
+    emitter.
+    """
     if isinstance(operator, GemmBias):
         return gemm(operator, schedule, prefix)
     if isinstance(operator, Attention):
@@ -59,11 +61,15 @@ def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
 
 def words(schedules: list[Schedule], axis: str) -> list[str]:
     """The values that `schedules` hold on `axis`, those that have it."""
-    return [cast("str", schedule.as_dict[axis]) for schedule in schedules if axis in schedule.as_dict]
+    return [
+        cast("str", schedule.as_dict[axis]) for schedule in schedules if axis in schedule.as_dict
+    ]
 
 
 def source(operator: Operator, schedule: Schedule) -> str:
-    """The C translation unit of `operator` under `schedule`; raises `ScheduleError` when they do not fit."""
+    """The C translation unit of `operator` under `schedule`; raises `ScheduleError` when they do
+    not fit.
+    """
     if schedule.operator != operator.name:
         raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
     emitted = part(operator, schedule, c_name(operator.name))
@@ -84,9 +90,11 @@ def source(operator: Operator, schedule: Schedule) -> str:
 
 
 def flags(machine: Machine, schedule: Schedule) -> tuple[str, ...]:
-    """Compiler flags: the ISA level that the schedule's vector width needs, and the optimisation level.
+    """Compiler flags: the ISA level that the schedule's vector width needs, and the optimisation
+    level.
 
-    Named levels and no -march=native: the manifest then says everything about how the binary came to be.
+    Named levels and no -march=native: the manifest then says everything about how the binary came
+    to be.
     """
     vector = schedule.as_dict.get("vector", 8)
     if not isinstance(vector, int):

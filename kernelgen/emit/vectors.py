@@ -1,10 +1,11 @@
 """The vector vocabulary of generated C: types, loads, sums, exp and GELU, in GCC vector extensions.
 
-In: a vector width and the polynomials chosen. Out: C text. Never here: intrinsics, ISA names: the same text serves
-any machine whose compiler knows the width.
+In: a vector width and the polynomials chosen. Out: C text. Never here: intrinsics, ISA names: the
+same text serves any machine whose compiler knows the width.
 
-Polynomials were fitted with weighted least squares (Lawson iteration) in float64 and rounded to float32. Errors against
-float64, in units of 2^-24: exp poly5 1.6, poly6 0.04 (relative, before rounding); GELU poly13 3.6, poly14 2.4 (of |x|, with rounding).
+Polynomials were fitted with weighted least squares (Lawson iteration) in float64 and rounded to
+float32. Errors against float64, in units of 2^-24: exp poly5 1.6, poly6 0.04 (relative, before
+rounding); GELU poly13 3.6, poly14 2.4 (of |x|, with rounding).
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ GELU: Mapping[str, tuple[float, ...]] = {
         0.00028459198074415326,
     ),
 }
-"""(normal distribution function(x) - 1/2) / x, rising powers of s = 2 (x / edge)^2 - 1, |x| <= GELU_EDGE."""
+"""(normal distribution function(x) - 1/2) / x, rising powers of s = 2 (x / edge)^2 - 1, |x| <=
+GELU_EDGE.
+"""
 
 HEADER = """\
 #include <stddef.h>
@@ -86,7 +89,7 @@ HEADER = """\
 """
 
 _TYPES = """
-/* ${v} floats in one register. The _any types are the same values at an address that is only float-aligned. */
+/* ${v} floats in one register. An _any is the same at an address that is only float-aligned. */
 typedef float f32x${v} __attribute__((vector_size(${bytes}), may_alias));
 typedef float f32x${v}_any __attribute__((vector_size(${bytes}), aligned(4), may_alias));
 typedef int32_t i32x${v} __attribute__((vector_size(${bytes}), may_alias));
@@ -108,9 +111,10 @@ ${top_steps}  return x[0];
 """
 
 _EXP = """
-/* exp(x) for x <= 0: x = n ln 2 + r, a polynomial in r, then n enters the exponent bits. Below -87 it is held at exp(-87). */
+/* exp(x) for x <= 0: x = n ln 2 + r, a polynomial in r, then n enters the exponent bits.
+   Below -87 it is held at exp(-87). */
 WORD f32x${v} exp${v}_${name}(f32x${v} x) {
-  const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
+  const float round = 12582912.0f; /* 1.5 * 2^23: leaves the nearest integer in the low bits */
   x = max${v}(x, (f32x${v}){} - 87.0f);
   f32x${v} shifted = x * ${log2e} + round;
   f32x${v} n = shifted - round;
@@ -122,7 +126,8 @@ ${steps}  return (f32x${v})((i32x${v})p + ((i32x${v})shifted << 23));
 """
 
 _GELU = """
-/* x times the normal distribution function of x: an odd function plus one half, flat beyond |x| = ${edge}. */
+/* x times the normal distribution function of x: an odd function plus one half, flat beyond
+   |x| = ${edge}. */
 WORD f32x${v} gelu${v}_${name}(f32x${v} x) {
   f32x${v} c = max${v}(min${v}(x, (f32x${v}){} + ${edge_f}), (f32x${v}){} - ${edge_f});
   f32x${v} s = c * c * ${squeeze} - 1.0f;
@@ -132,9 +137,7 @@ ${steps}  return x * (p * c + 0.5f);
 """
 
 
-def prelude(
-    widths: Sequence[int], exps: Sequence[str] = (), gelus: Sequence[str] = ()
-) -> str:
+def prelude(widths: Sequence[int], exps: Sequence[str] = (), gelus: Sequence[str] = ()) -> str:
     """Types and functions for the vector `widths` (floats), with the named polynomials."""
     text = [HEADER]
     for v in sorted(set(widths)):

@@ -1,6 +1,8 @@
-"""Models come in here: ONNX is read, its shape arithmetic folded, its operators recognised, its memory planned.
+"""Models come in here: ONNX is read, its shape arithmetic folded, its operators recognised, its
+memory planned.
 
-In: an ONNX file. Out: a `Graph` of operator calls, a memory `Plan`, and the float64 oracle of the whole model.
+In: an ONNX file. Out: a `Graph` of operator calls, a memory `Plan`, and the float64 oracle of the
+whole model.
 Never here: C text, schedules, timing.
 """
 

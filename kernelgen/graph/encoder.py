@@ -1,7 +1,7 @@
 """The whole model as one operator, judged like any other: its meaning is the ONNX graph in float64.
 
-In: the model file. Out: an `Operator` named `text_encoder`. Never here: the compiler's graph as oracle: a mistake in recognising
-the model must show as a wrong answer.
+In: the model file. Out: an `Operator` named `text_encoder`. Never here: the compiler's graph as
+oracle: a mistake in recognising the model must show as a wrong answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from kernelgen.ops.operator import (
 
 @dataclass(frozen=True)
 class TextEncoder(Operator):
-    """Embeddings [n, hidden] of n token sequences laid end to end; `model` is the path of the ONNX file."""
+    """Embeddings [n, hidden] of n token sequences laid end to end; `model` is the path of the ONNX
+    file.
+    """
 
     model: str
 
@@ -106,7 +108,9 @@ class TextEncoder(Operator):
     def sample(
         self, rng: np.random.Generator, dims: Mapping[str, int], regime: str
     ) -> dict[str, Array]:
-        """Token ids drawn evenly (structured: few distinct ones), and the model's own weights in every regime."""
+        """Token ids drawn evenly (structured: few distinct ones), and the model's own weights in
+        every regime.
+        """
         check_regime(regime)
         top = 8 if regime == "structured" else self.graph.vocabulary
         lengths = ragged_lengths(rng, dims["n"], dims["tokens"], regime)
@@ -132,13 +136,12 @@ class TextEncoder(Operator):
         rows = dims["tokens"] * (8 + 8 * self.graph.hidden)
         return products + rows + dims["n"] * 4 * self.graph.hidden
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
-        """Every product on the way adds the rounding walk of its own length, at the scale of the result.
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Every product on the way adds the rounding walk of its own length, at the scale of the
+        result.
 
-        LayerNorm brings rows back to scale one after every block, so errors add up and do not multiply; walks of different
-        products are independent, so they add in squares.
+        LayerNorm brings rows back to scale one after every block, so errors add up and do not
+        multiply; walks of different products are independent, so they add in squares.
         """
         growth = sqrt(
             sum(sum_growth(s.weights[0].shape[0]) ** 2 for s in self.graph.steps if s.row_wise)

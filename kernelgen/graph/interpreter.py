@@ -1,7 +1,8 @@
 """The whole-model oracle: runs an ONNX graph node by node in float64 NumPy.
 
 In: an `OnnxModel` and input arrays. Out: the requested outputs, floats in float64.
-Never here: speed, fusion, tolerance. An operator it does not know is refused by name, never skipped.
+Never here: speed, fusion, tolerance. An operator it does not know is refused by name, never
+skipped.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ _CASTS: Mapping[int, type[np.generic]] = {
 }
 
 
-def run(
-    model: OnnxModel, feeds: Mapping[str, Array], outputs: Sequence[str]
-) -> dict[str, Array]:
+def run(model: OnnxModel, feeds: Mapping[str, Array], outputs: Sequence[str]) -> dict[str, Array]:
     """Values of `outputs`. Raises `GraphError` for a missing input or an unknown operator."""
     missing = [name for name in model.inputs if name not in feeds]
     if missing:
@@ -73,7 +72,7 @@ def _int(node: OnnxNode, name: str, default: int) -> int:
 
 
 def _gather(node: OnnxNode, args: list[Array]) -> Array:
-    return cast("Array", np.take(args[0], args[1], axis=_int(node, "axis", 0)))
+    return np.take(args[0], args[1], axis=_int(node, "axis", 0))
 
 
 def _unsqueeze(node: OnnxNode, args: list[Array]) -> Array:
@@ -87,7 +86,7 @@ def _slice(node: OnnxNode, args: list[Array]) -> Array:
     index = [slice(None)] * data.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         index[int(axis)] = slice(int(start), int(end), int(step))
-    return cast("Array", data[tuple(index)])
+    return data[tuple(index)]
 
 
 def _reshape(node: OnnxNode, args: list[Array]) -> Array:
@@ -144,7 +143,7 @@ def _cast(node: OnnxNode, args: list[Array]) -> Array:
     kind = _int(node, "to", 0)
     if kind not in _CASTS:
         raise GraphError(f"{node.where}: got cast to type {kind}, wanted one of {sorted(_CASTS)}")
-    return cast("Array", args[0].astype(_CASTS[kind]))
+    return args[0].astype(_CASTS[kind])
 
 
 def _transpose(node: OnnxNode, args: list[Array]) -> Array:
@@ -159,7 +158,7 @@ RULES: Mapping[str, Rule] = {
     "ConstantOfShape": _constant_of_shape,
     "Div": lambda node, args: args[0] / args[1],
     "Equal": lambda node, args: args[0] == args[1],
-    "Erf": lambda node, args: _ERF(args[0]).astype(np.float64),
+    "Erf": lambda node, args: np.asarray(_ERF(args[0]), np.float64),
     "Expand": _expand,
     "Gather": _gather,
     "Identity": lambda node, args: args[0],

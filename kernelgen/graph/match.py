@@ -57,7 +57,9 @@ class Flow:
         return float(array.ravel()[0]) if array is not None and array.size == 1 else None
 
     def scaled(self, node: OnnxNode, wanted: float, purpose: str) -> str:
-        """The other operand of a node, one of whose operands must be the number `wanted` (to float32)."""
+        """The other operand of a node, one of whose operands must be the number `wanted` (to
+        float32).
+        """
         for value, other in (tuple(node.inputs), tuple(reversed(node.inputs))):
             number = self.number(value)
             if number is not None and abs(number - wanted) <= 2e-7 * abs(wanted):
@@ -81,7 +83,7 @@ class Flow:
                 b = self.constant(bias, add, "bias [n]")
                 if w.ndim != 2 or b.shape != (w.shape[1],):
                     raise GraphError(
-                        f"{add.where}: got weights {w.shape} and bias {b.shape}, wanted [k, n] and [n]"
+                        f"{add.where}: got weights {w.shape}, bias {b.shape}, wanted [k, n], [n]"
                     )
                 return matmul.inputs[0], w, b
         made = [getattr(self.model.producers.get(v), "op", "no node") for v in add.inputs]
@@ -99,7 +101,9 @@ class Flow:
         node = self.node(value, "LayerNormalization", purpose)
         self.attribute(node, "axis", -1)
         if len(node.inputs) != 3:
-            raise GraphError(f"{node.where}: got {len(node.inputs)} inputs, wanted x, scale and bias")
+            raise GraphError(
+                f"{node.where}: got {len(node.inputs)} inputs, wanted x, scale and bias"
+            )
         gamma = self.constant(node.inputs[1], node, "scale")
         beta = self.constant(node.inputs[2], node, "shift")
         epsilon = float(cast("float", node.attributes.get("epsilon", 1e-5)))

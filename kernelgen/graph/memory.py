@@ -1,9 +1,11 @@
-"""Where every activation lives: which values need all rows at once, which only a block, and who may share.
+"""Where every activation lives: which values need all rows at once, which only a block, and who may
+share.
 
 In: a `Graph`. Out: a `Plan` of offsets in floats per row. Never here: C text, block sizes.
 
-Row-wise steps in a row form a chain that runs block by block, so what passes only inside a chain needs one block of rows and stays
-in cache. Values are placed first-fit among those alive at the same time.
+Row-wise steps in a row form a chain that runs block by block, so what passes only inside a chain
+needs one block of rows and stays in cache. Values are placed first-fit among those alive at the
+same time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from kernelgen.graph.types import Graph, Step
 
 @dataclass(frozen=True)
 class Place:
-    """`offset` and `width` are floats per row; `whole` means the area with all rows, otherwise the block area."""
+    """`offset` and `width` are floats per row; `whole` means the area with all rows, otherwise the
+    block area.
+    """
 
     whole: bool
     offset: int
@@ -25,7 +29,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """`chains` group the steps; `places` say where each value lies; the widths are floats per row of either area."""
+    """`chains` group the steps; `places` say where each value lies; the widths are floats per row
+    of either area.
+    """
 
     chains: tuple[tuple[Step, ...], ...]
     places: Mapping[str, Place]
@@ -67,7 +73,8 @@ def plan(graph: Graph) -> Plan:
             continue
         readers = {chain_of[reader.label] for reader in graph.steps if value in reader.inputs}
         (block if readers == {chain_of[step.label]} else whole).append(value)
-    # In the whole area a chain's rows are read and written block by block, so a value lives for whole chains.
+    # In the whole area a chain's rows are read and written block by block, so a value lives for
+    # whole chains.
     spans = {
         value: (chain_of[graph.steps[made[value]].label], chain_of[graph.steps[used[value]].label])
         for value in whole

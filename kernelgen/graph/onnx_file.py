@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ Array = npt.NDArray[np.generic]
 
 
 class GraphError(ValueError):
-    """A model that cannot be read or compiled; the text names the node, what was got and what was wanted."""
+    """A model that cannot be read or compiled; the text names the node, what was got and what was
+    wanted.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +57,15 @@ class OnnxModel:
 def read(path: Path) -> OnnxModel:
     """Parse the model at `path`. Raises `GraphError` when it is no ONNX file."""
     import onnx
-    from google.protobuf.message import DecodeError
+
+    # The wheel publishes no types, so the name is looked up at run time.
+    decode_error = import_module("google.protobuf.message").DecodeError
     from onnx import numpy_helper
 
     raw = path.read_bytes()
     try:
         model = onnx.load_model_from_string(raw)
-    except DecodeError as error:
+    except decode_error as error:
         raise GraphError(f"{path}: not an ONNX file ({error})") from error
     if not model.graph.node:
         raise GraphError(f"{path}: got an ONNX file without nodes, wanted a model")

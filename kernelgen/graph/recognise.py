@@ -1,10 +1,12 @@
-"""From an ONNX text encoder to the compiler's graph, by walking the data flow backwards from the embedding.
+"""From an ONNX text encoder to the compiler's graph, by walking the data flow backwards from the
+embedding.
 
-In: an `OnnxModel`. Out: a `Graph`. Never here: tensor names, tolerance for "almost" patterns: what does not match exactly is
-refused with the node, what was got and what was wanted.
+In: an `OnnxModel`. Out: a `Graph`. Never here: tensor names, tolerance for "almost" patterns: what
+does not match exactly is refused with the node, what was got and what was wanted.
 
-The pattern: embeddings -> LayerNorm -> layers of [attention, LayerNorm(+), GELU feed-forward, LayerNorm(+)] -> masked mean.
-Masks vanish on the way: a ragged batch holds real tokens only, and there the additive mask is 0 and the mean divides by the length.
+The pattern: embeddings -> LayerNorm -> layers of [attention, LayerNorm(+), GELU feed-forward,
+LayerNorm(+)] -> masked mean. Masks vanish on the way: a ragged batch holds real tokens only, and
+there the additive mask is 0 and the mean divides by the length.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def load(path: Path) -> Graph:
 
 
 def recognise(model: OnnxModel) -> Graph:
-    """The encoder in `model` as a graph of operators. Raises `GraphError` where it is something else."""
+    """The encoder in `model` as a graph of operators. Raises `GraphError` where it is something
+    else.
+    """
     flow = flow_of(model)
     states, mask = _pool(flow, embedding_output(flow))
     layers: list[_Layer] = []
@@ -65,10 +69,12 @@ def recognise(model: OnnxModel) -> Graph:
 
 
 def flow_of(model: OnnxModel) -> Flow:
-    """The model with its shape arithmetic folded. Raises `GraphError` unless it takes ids and mask."""
+    """The model with its shape arithmetic folded. Raises `GraphError` unless it takes ids and
+    mask.
+    """
     if len(model.inputs) != 2 or any(len(shape) != 2 for shape in model.inputs.values()):
         raise GraphError(
-            f"inputs: got {dict(model.inputs)}, wanted token ids and attention mask, [batch, sequence]"
+            f"inputs: got {dict(model.inputs)}, wanted ids and mask, both [batch, sequence]"
         )
     return Flow(model, fold(model, {name: ("batch", "seq") for name in model.inputs}))
 
@@ -142,12 +148,12 @@ def _layer(flow: Flow, value: str, mask: str) -> _Layer:
     wide, middle, narrowed = _residual_norm(flow, value, "the feed-forward block")
     x, *widened = flow.linear(_gelu(flow, wide), "the widening product")
     if x != middle:
-        raise GraphError(f"value {x!r}: wanted the residual {middle!r} to enter the feed-forward block")
+        raise GraphError(
+            f"value {x!r}: wanted the residual {middle!r} to enter the feed-forward block"
+        )
     context, states, attended = _residual_norm(flow, middle, "the attention block")
     heads, scale, qkv = _attention(flow, context, states, mask)
-    return _Layer(
-        states, heads, scale, qkv, attended, (widened[0], widened[1]), narrowed
-    )
+    return _Layer(states, heads, scale, qkv, attended, (widened[0], widened[1]), narrowed)
 
 
 def _gelu(flow: Flow, value: str) -> str:
@@ -168,7 +174,9 @@ def _gelu(flow: Flow, value: str) -> str:
 def _attention(
     flow: Flow, context: str, states: str, mask: str
 ) -> tuple[int, float, tuple[Floats, Floats]]:
-    """Heads, scale and the fused weights [hidden, 3 hidden] and bias of self-attention over `states`."""
+    """Heads, scale and the fused weights [hidden, 3 hidden] and bias of self-attention over
+    `states`.
+    """
     merge = flow.node(context, "Reshape", "joining the heads")
     turn = _transpose(flow, merge.inputs[0], [0, 2, 1, 3], "joining the heads")
     weigh = flow.node(turn.inputs[0], "MatMul", "attention times values")
@@ -259,7 +267,7 @@ def _embedding(flow: Flow, value: str, mask: str) -> Step:
             kind = "position"
         else:
             raise GraphError(
-                f"{gather.where}: got a computed index, wanted token ids, positions 0, 1, 2, ... or type 0"
+                f"{gather.where}: got a computed index, wanted ids, positions 0, 1, ... or type 0"
             )
         if kind in tables:
             raise GraphError(f"{gather.where}: a second {kind} embedding, wanted one")
@@ -281,8 +289,8 @@ def _assemble(flow: Flow, value: str, mask: str, layers: list[_Layer]) -> Graph:
         attention = Attention(layer.heads, hidden // layer.heads, layer.scale)
         w, bias, gamma, beta, epsilon = layer.attended
         w2, bias2, gamma2, beta2, epsilon2 = layer.narrowed
-        joined = GemmBiasResidualLayernorm(*w.shape, epsilon)
-        narrow = GemmBiasResidualLayernorm(*w2.shape, epsilon2)
+        joined = GemmBiasResidualLayernorm(w.shape[0], w.shape[1], epsilon)
+        narrow = GemmBiasResidualLayernorm(w2.shape[0], w2.shape[1], epsilon2)
         steps += [
             Step(f"{tag}.qkv", GemmBias(*layer.qkv[0].shape), (states,), f"qkv{index}", layer.qkv),
             Step(f"{tag}.attention", attention, (f"qkv{index}", OFFSETS), f"context{index}", ()),

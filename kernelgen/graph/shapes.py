@@ -1,8 +1,10 @@
 """Constant folding of the shape arithmetic that exporters leave in a graph, with symbolic sizes.
 
-In: an `OnnxModel` whose inputs have symbolic sizes. Out: for every value its shape, and for small integer values and table
-prefixes also what they contain, sizes as numbers or as the symbols "batch" and "seq".
-Never here: floating-point work. What it cannot fold it leaves out, and the pattern that needed it says so.
+In: an `OnnxModel` whose inputs have symbolic sizes. Out: for every value its shape, and for small
+integer values and table prefixes also what they contain, sizes as numbers or as the symbols "batch"
+and "seq".
+Never here: floating-point work. What it cannot fold it leaves out, and the pattern that needed it
+says so.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ NOTHING = Known()
 
 
 def fold(model: OnnxModel, symbols: Mapping[str, Shape]) -> dict[str, Known]:
-    """`Known` of every value; `symbols` gives the shapes of the graph inputs. Never raises for an unknown operator."""
+    """`Known` of every value; `symbols` gives the shapes of the graph inputs. Never raises for an
+    unknown operator.
+    """
     known = {name: of_constant(array) for name, array in model.constants.items()}
     known.update({name: Known(shape) for name, shape in symbols.items()})
     for node in model.nodes:
@@ -137,7 +141,8 @@ def _scalar(op: str, row: tuple[Size, ...]) -> Size | None:
         return None if isinstance(row[0], str) else row[1] if row[0] else row[2]
     left, right = row
     if op == "Equal":
-        # A size is never negative, so a symbol differs from -1 for certain; else only like equals like.
+        # A size is never negative, so a symbol differs from -1 for certain; else only like equals
+        # like.
         if isinstance(left, str) or isinstance(right, str):
             other = right if isinstance(left, str) else left
             if left == right:
@@ -268,4 +273,3 @@ def _reduce(node: OnnxNode, args: list[Known]) -> Known:
     if int(cast("int", node.attributes.get("keepdims", 1))):
         return Known(tuple(1 if i in places else size for i, size in enumerate(shape)))
     return Known(tuple(size for i, size in enumerate(shape) if i not in places))
-

@@ -1,6 +1,7 @@
 """The compiler's own graph: a straight line of operator calls over named values.
 
-In: operators and weights. Out: frozen records that the emitter and the packager walk. Never here: ONNX, C text.
+In: operators and weights. Out: frozen records that the emitter and the packager walk. Never here:
+ONNX, C text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ OFFSETS = "offsets"
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operator call: `inputs` name values in operator order, `weights` follow the operator's weight order."""
+    """One operator call: `inputs` name values in operator order, `weights` follow the operator's
+    weight order.
+    """
 
     label: str
     operator: Operator
@@ -43,7 +46,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A text encoder: `ids` and `offsets` in, one embedding per sequence out. `steps` are in execution order."""
+    """A text encoder: `ids` and `offsets` in, one embedding per sequence out. `steps` are in
+    execution order.
+    """
 
     model_sha256: str
     steps: tuple[Step, ...]
@@ -67,6 +72,8 @@ class Graph:
             (tensor,) = step.operator.by_role("output")
             width = tensor.shape[-1]
             if not isinstance(width, int):
-                raise ValueError(f"{step.label}: output shape {tensor.shape}, wanted a fixed last size")
+                raise ValueError(
+                    f"{step.label}: output shape {tensor.shape}, wanted a fixed last size"
+                )
             result[step.output] = width
         return result

@@ -6,7 +6,6 @@ In: fixed sizes. Out: `Operator` records. Never here: C text, schedules, clocks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from kernelgen.ops.attention import Attention
 from kernelgen.ops.embed import EmbedLayernorm
@@ -28,13 +27,15 @@ FAMILIES: Mapping[str, type[Operator]] = {
 
 
 def from_spec(spec: Mapping[str, object]) -> Operator:
-    """The operator that wrote `spec`. Raises `ValueError` naming an unknown family or a wrong field."""
+    """The operator that wrote `spec`. Raises `ValueError` naming an unknown family or a wrong
+    field.
+    """
     family = spec.get("family")
     if not isinstance(family, str) or family not in FAMILIES:
         raise ValueError(f"operator family: got {family!r}, wanted one of {sorted(FAMILIES)}")
     fields = {key: value for key, value in spec.items() if key != "family"}
     try:
-        return cast("Operator", FAMILIES[family](**fields))
+        return FAMILIES[family](**fields)
     except TypeError as error:
         raise ValueError(f"operator {family}: {error}") from error
 

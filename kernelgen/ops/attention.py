@@ -1,11 +1,13 @@
 """Multi-head self-attention over sequences of unequal length laid end to end.
 
 In: one fused row [q | k | v] per token, int64 offsets of the sequences. Out: one row per token.
-Formula: softmax(q k^T * scale) v per head (Vaswani et al. 2017). Never here: padding and masks; a sequence sees itself alone.
+Formula: softmax(q k^T * scale) v per head (Vaswani et al. 2017). Never here: padding and masks; a
+sequence sees itself alone.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -63,7 +65,7 @@ class Attention(Operator):
     def oracle(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         qkv, offsets = arrays["qkv"], arrays["offsets"]
         out = np.empty((dims["tokens"], self.hidden), np.float64)
-        for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+        for begin, end in itertools.pairwise(offsets):
             q, k, v = self._heads(qkv[begin:end])
             weights = _softmax(q @ k.transpose(0, 2, 1) * self.scale)
             out[begin:end] = (weights @ v).transpose(1, 0, 2).reshape(end - begin, self.hidden)
@@ -84,18 +86,17 @@ class Attention(Operator):
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         qkv, offsets = arrays["qkv"], arrays["offsets"]
         out = np.empty((dims["tokens"], self.hidden), np.float64)
-        for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+        for begin, end in itertools.pairwise(offsets):
             q, k, v = self._heads(qkv[begin:end])
             scores = q @ k.transpose(0, 2, 1) * self.scale
             size = np.abs(q) @ np.abs(k).transpose(0, 2, 1) * self.scale
             weights = _softmax(scores)
             below = scores.max(axis=-1, keepdims=True) - scores
-            # A score off by e changes its weight by the factor exp(e) - 1; so does rounding the argument of exp.
+            # A score off by e changes its weight by the factor exp(e) - 1; so does rounding the
+            # argument of exp.
             off = UNIT_ROUNDOFF * (sum_growth(self.head_size) * size + 2.0 * below + 8.0)
             factor = np.expm1(np.minimum(off + (weights * off).sum(axis=-1, keepdims=True), 40.0))
             factor = factor + UNIT_ROUNDOFF * sum_growth(int(end - begin))

@@ -94,14 +94,10 @@ class EmbedLayernorm(Operator):
         # Only the rows that are looked up count, not the whole tables.
         return dims["tokens"] * (8 + 12 * self.hidden) + 8 * (dims["n"] + 1) + 12 * self.hidden
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         word, position, kind = self._parts(arrays)
         rounding = 2.0 * UNIT_ROUNDOFF * (np.abs(word) + np.abs(position) + np.abs(kind))
         rows = word + position + kind
         return {
-            "out": layernorm_bound(
-                rows, rounding, arrays["gamma"], arrays["beta"], self.epsilon
-            )
+            "out": layernorm_bound(rows, rounding, arrays["gamma"], arrays["beta"], self.epsilon)
         }

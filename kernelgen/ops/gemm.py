@@ -1,7 +1,8 @@
 """Matrix products with what follows them: bias, GELU, or residual and LayerNorm.
 
-In: row-major activations [m, k] and weights [k, n]. Out: [m, n]. Formulas: y = x W + b; GELU(y) = y (1 + erf(y / sqrt 2)) / 2
-(Hendrycks and Gimpel 2016); LayerNorm over the last axis (Ba et al. 2016).
+In: row-major activations [m, k] and weights [k, n]. Out: [m, n]. Formulas: y = x W + b; GELU(y) = y
+(1 + erf(y / sqrt 2)) / 2 (Hendrycks and Gimpel 2016); LayerNorm over the last axis (Ba et al.
+2016).
 Never here: how a product is tiled.
 """
 
@@ -34,7 +35,7 @@ GELU_SLOPE = 1.13
 def gelu(x: Array) -> Array:
     """Exact (erf) GELU in float64."""
     wide = x.astype(np.float64)
-    result: Array = 0.5 * wide * (1.0 + _ERF(wide / sqrt(2.0)).astype(np.float64))
+    result: Array = 0.5 * wide * (1.0 + np.asarray(_ERF(wide / sqrt(2.0)), np.float64))
     return result
 
 
@@ -66,7 +67,9 @@ class GemmBias(Operator):
 
     def product_bound(self, arrays: Mapping[str, Array]) -> Array:
         """Rounding of one float32 dot product of length k, and of adding the bias."""
-        size: Array = np.abs(arrays["a"].astype(np.float64)) @ np.abs(arrays["w"].astype(np.float64))
+        size: Array = np.abs(arrays["a"].astype(np.float64)) @ np.abs(
+            arrays["w"].astype(np.float64)
+        )
         bound: Array = (
             UNIT_ROUNDOFF * sum_growth(self.k) * (size + np.abs(arrays["bias"].astype(np.float64)))
         )
@@ -91,9 +94,7 @@ class GemmBias(Operator):
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         return {"out": self.product_bound(arrays)}
 
 
@@ -109,9 +110,7 @@ class GemmBiasGelu(GemmBias):
     def flops(self, dims: Mapping[str, int]) -> int:
         return super().flops(dims) + 20 * dims["m"] * self.n
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         x = self.product(arrays)
         # erf in float32 is good to a few units of its own scale, one; GELU multiplies that by x.
         own = 8.0 * UNIT_ROUNDOFF * np.abs(x)
@@ -158,14 +157,10 @@ class GemmBiasResidualLayernorm(GemmBias):
     def flops(self, dims: Mapping[str, int]) -> int:
         return super().flops(dims) + 9 * dims["m"] * self.n
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         residual = np.abs(arrays["residual"].astype(np.float64))
         rows = self.product(arrays) + arrays["residual"].astype(np.float64)
         rounding = self.product_bound(arrays) + 2.0 * UNIT_ROUNDOFF * (residual + np.abs(rows))
         return {
-            "out": layernorm_bound(
-                rows, rounding, arrays["gamma"], arrays["beta"], self.epsilon
-            )
+            "out": layernorm_bound(rows, rounding, arrays["gamma"], arrays["beta"], self.epsilon)
         }

@@ -1,7 +1,9 @@
 """LayerNorm in float64, and how it passes rounding errors on.
 
-In: rows [m, n] with scale and shift [n]. Out: normalised rows and bounds. Source: Ba, Kiros, Hinton 2016.
-Never here: one-pass variance; a kernel that uses it must fail the bound when the mean is far from zero.
+In: rows [m, n] with scale and shift [n]. Out: normalised rows and bounds. Source: Ba, Kiros, Hinton
+2016.
+Never here: one-pass variance; a kernel that uses it must fail the bound when the mean is far from
+zero.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ def layernorm_bound(
 ) -> Array:
     """First-order error of LayerNorm whose input is off by at most `rounding`, element by element.
 
-    An error e in x moves the result by |gamma| (e + mean e + |y| mean(|y| e)) / deviation, y the normalised value; to this
-    the roundings of the mean, of the squares and of the result are added.
+    An error e in x moves the result by |gamma| (e + mean e + |y| mean(|y| e)) / deviation, y the
+    normalised value; to this the roundings of the mean, of the squares and of the result are added.
     """
     wide = rows.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True)

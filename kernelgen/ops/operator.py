@@ -1,8 +1,9 @@
 """What an operator means, written down once, before any kernel exists.
 
-In: nothing but shapes and constants. Out: `Operator` records that say, for one operator, which tensors go in and out,
-what they mean in float64 (`oracle`), on which inputs a kernel must prove itself (`sample`), how large an error honest
-float32 arithmetic may make (`error_bound`) and how much work one call is (`flops`, `bytes_moved`).
+In: nothing but shapes and constants. Out: `Operator` records that say, for one operator, which
+tensors go in and out, what they mean in float64 (`oracle`), on which inputs a kernel must prove
+itself (`sample`), how large an error honest float32 arithmetic may make (`error_bound`) and how
+much work one call is (`flops`, `bytes_moved`).
 Never here: C code, schedules, clocks, files.
 """
 
@@ -60,11 +61,13 @@ def _value(symbol: str, dims: Mapping[str, int]) -> int:
     return dims[name] + (int(extra) if extra else 0)
 
 
+@dataclass(frozen=True)
 class Operator(ABC):
     """One operator at fixed inner sizes; only the sizes named in `dims` change between calls.
 
-    Subclasses are frozen dataclasses whose fields are the fixed sizes, so two operators are equal exactly when they
-    mean the same, and `spec()` rebuilds one in another process through `kernelgen.ops.from_spec`.
+    Subclasses are frozen dataclasses whose fields are the fixed sizes, so two operators are equal
+    exactly when they mean the same, and `spec()` rebuilds one in another process through
+    `kernelgen.ops.from_spec`.
     """
 
     family: ClassVar[str]
@@ -101,8 +104,10 @@ class Operator(ABC):
         return tuple(tensor for tensor in self.tensors if tensor.role == role)
 
     def spec(self) -> dict[str, object]:
-        """JSON-able description that `kernelgen.ops.from_spec` turns back into an equal operator."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        """JSON-able description that `kernelgen.ops.from_spec` turns back into an equal
+        operator.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"family": self.family, **values}
 
     @abstractmethod
@@ -124,9 +129,7 @@ class Operator(ABC):
         """Bytes that any implementation must move once: inputs, weights and outputs."""
 
     @abstractmethod
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         """Largest absolute error an honest float32 kernel may show, element by element."""
 
 
@@ -138,7 +141,9 @@ def check_regime(regime: str) -> None:
 def values(
     rng: np.random.Generator, shape: tuple[int, ...], regime: str, *, spread: float = 1.0
 ) -> npt.NDArray[np.float32]:
-    """Random float32 contents of a regime; `spread` is the standard deviation of the nominal one."""
+    """Random float32 contents of a regime; `spread` is the standard deviation of the nominal
+    one.
+    """
     check_regime(regime)
     if regime == "integer_exact":
         return rng.integers(-4, 5, size=shape).astype(np.float32)
@@ -165,15 +170,19 @@ def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def ragged_lengths(
     rng: np.random.Generator, count: int, total: int, regime: str
 ) -> npt.NDArray[np.int64]:
-    """`count` lengths of at least one that sum to `total`; equal for structured, very uneven for ragged."""
+    """`count` lengths of at least one that sum to `total`; equal for structured, very uneven for
+    ragged.
+    """
     if count < 1 or total < count:
         raise ValueError(f"dims: got n={count}, tokens={total}, wanted tokens >= n >= 1")
     if regime == "structured":
-        base = np.full(count, total // count, np.int64)
+        base: npt.NDArray[np.int64] = np.full(count, total // count, np.int64)
         base[: total % count] += 1
         return base
     weight = rng.random(count) ** (6.0 if regime == "ragged" else 1.0) + 1e-3
-    lengths = 1 + np.floor(weight / weight.sum() * (total - count)).astype(np.int64)
+    lengths: npt.NDArray[np.int64] = 1 + np.floor(weight / weight.sum() * (total - count)).astype(
+        np.int64
+    )
     for _ in range(int(total - lengths.sum())):
         lengths[int(rng.integers(count))] += 1
     return lengths
@@ -193,7 +202,8 @@ def bytes_of(tensors: tuple[Tensor, ...], dims: Mapping[str, int]) -> int:
 def sum_growth(length: int) -> float:
     """Units of roundoff a float32 sum of `length` terms may lose against the sum of magnitudes.
 
-    Rounding errors of an honest sum behave like a random walk, so the allowance grows with the square root; four times
-    the walk keeps every summation order legal and still refuses 8- and 11-bit significands.
+    Rounding errors of an honest sum behave like a random walk, so the allowance grows with the
+    square root; four times the walk keeps every summation order legal and still refuses 8- and
+    11-bit significands.
     """
     return 4.0 * float(np.sqrt(length)) + 16.0

@@ -1,6 +1,7 @@
 """Mean pooling: the average of the token rows of every sequence.
 
-In: token rows and the int64 offsets of the sequences. Out: one row per sequence. Never here: padding, masks.
+In: token rows and the int64 offsets of the sequences. Out: one row per sequence. Never here:
+padding, masks.
 """
 
 from __future__ import annotations
@@ -62,9 +63,7 @@ class MeanPool(Operator):
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
 
-    def error_bound(
-        self, arrays: Mapping[str, Array], dims: Mapping[str, int]
-    ) -> dict[str, Array]:
+    def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         offsets = arrays["offsets"]
         size = np.add.reduceat(np.abs(arrays["states"].astype(np.float64)), offsets[:-1], axis=0)
         lengths = np.diff(offsets)

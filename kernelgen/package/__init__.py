@@ -1,4 +1,5 @@
-"""Kernel packages: built from chosen schedules, bound by digests, loaded only when everything checks.
+"""Kernel packages: built from chosen schedules, bound by digests, loaded only when everything
+checks.
 
 In: a graph with schedules, or a package directory. Out: a package directory, or a `CompiledModel`.
 Never here: search, judging, tokenising.

@@ -1,7 +1,9 @@
 """From chosen schedules to a package directory: sources, binary, packed weights, manifest.
 
-In: a `Graph`, one schedule per operator and one for the model, a machine. Out: the package path, complete or absent.
-Never here: judging. Verdicts, ledger and trials are written by the agent; `seal` then binds every file into the manifest.
+In: a `Graph`, one schedule per operator and one for the model, a machine. Out: the package path,
+complete or absent.
+Never here: judging. Verdicts, ledger and trials are written by the agent; `seal` then binds every
+file into the manifest.
 """
 
 from __future__ import annotations
@@ -55,8 +57,9 @@ def build(
 ) -> Path:
     """Write the package to `out`, replacing an older one there; returns `out`.
 
-    `extra` adds manifest fields (judge version, verdict digests); `files` adds files by relative path (verdicts.json,
-    ledger.jsonl, trials.jsonl). Everything is built beside `out` and renamed at the end, so no half package is ever seen.
+    `extra` adds manifest fields (judge version, verdict digests); `files` adds files by relative
+    path (verdicts.json, ledger.jsonl, trials.jsonl). Everything is built beside `out` and renamed
+    at the end, so no half package is ever seen.
     Raises `PackageError` with the compiler's words when the model does not compile.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +88,9 @@ def build(
 
 
 def seal(package: Path, extra: Mapping[str, object]) -> str:
-    """Bind files added since `build` and the fields in `extra` into the manifest; returns its new SHA-256."""
+    """Bind files added since `build` and the fields in `extra` into the manifest; returns its new
+    SHA-256.
+    """
     manifest: dict[str, Any] = {**read_manifest(package), **extra}
     manifest["files"] = digests(package)
     return write_manifest(package, manifest)
@@ -101,7 +106,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def copy_evidence(package: Path, dest: Path) -> Path:
-    """Copy everything but the packed weights to `dest` (made, must not exist yet); returns `dest`."""
+    """Copy everything but the packed weights to `dest` (made, must not exist yet); returns
+    `dest`.
+    """
     manifest = read_manifest(package)
     for name in (*manifest["files"], MANIFEST):
         if name in LEFT_OUT:

@@ -31,7 +31,9 @@ class CompiledModel:
     """A text encoder compiled for this machine. `run` may be called from one thread at a time."""
 
     def __init__(self, package: Path) -> None:
-        """Raises `PackageError` when a digest differs or this machine lacks an instruction set the package needs."""
+        """Raises `PackageError` when a digest differs or this machine lacks an instruction set the
+        package needs.
+        """
         self.manifest: Mapping[str, Any] = read_manifest(package)
         check_isa(self.manifest)
         check_files(package, self.manifest)
@@ -50,7 +52,8 @@ class CompiledModel:
         self._open = True
 
     def run(self, token_ids: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
-        """Embeddings, float32 [n, hidden], of n sequences of token ids (1-D integers, lengths free, no padding).
+        """Embeddings, float32 [n, hidden], of n sequences of token ids (1-D integers, lengths free,
+        no padding).
 
         Raises `ValueError` naming the sequence that is empty, too long or holds an unknown id.
         """
@@ -124,12 +127,13 @@ def check_isa(manifest: Mapping[str, Any]) -> None:
     machine = describe(measure=False)
     if manifest.get("architecture") != machine.architecture:
         raise PackageError(
-            f"package is for {manifest.get('architecture')!r}, this machine is {machine.architecture!r}"
+            f"package is for {manifest.get('architecture')!r}, wanted {machine.architecture!r}"
         )
     lacking = sorted(set(manifest.get("isa", ())) - set(machine.isa))
     if lacking:
         raise PackageError(
-            f"package needs {', '.join(lacking)}, this machine has {', '.join(machine.isa)}; tune again here"
+            f"package needs {', '.join(lacking)}, this machine has {', '.join(machine.isa)};"
+            " tune again here"
         )
 
 
@@ -139,7 +143,7 @@ def _read_block(path: Path, wanted: int) -> Block:
         raise PackageError(f"{path}: got {size} bytes, the library wants {wanted}")
     block = Block(size)
     with path.open("rb") as stream:
-        got = stream.readinto(memoryview(block.bytes))
+        got = stream.readinto(block.bytes.data)
     if got != size:
         raise PackageError(f"{path}: got {got} bytes, wanted {size}")
     return block

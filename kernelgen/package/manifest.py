@@ -16,11 +16,15 @@ MANIFEST = "manifest.json"
 LIBRARY = "lib/model.so"
 WEIGHTS = "weights.bin"
 LEFT_OUT = frozenset({WEIGHTS})
-"""Files that stay out of an evidence copy: large, licensed, and bound by their digest in the manifest."""
+"""Files that stay out of an evidence copy: large, licensed, and bound by their digest in the
+manifest.
+"""
 
 
 class PackageError(RuntimeError):
-    """A package that must not be loaded; the text names the file or field, what was got and what was wanted."""
+    """A package that must not be loaded; the text names the file or field, what was got and what
+    was wanted.
+    """
 
 
 def sha256_of(path: Path) -> str:
@@ -40,7 +44,9 @@ def write_manifest(package: Path, manifest: Mapping[str, object]) -> str:
 
 
 def read_manifest(package: Path) -> dict[str, Any]:
-    """The manifest of the package at `package`. Raises `PackageError` when it is missing or of another format."""
+    """The manifest of the package at `package`. Raises `PackageError` when it is missing or of
+    another format.
+    """
     path = package / MANIFEST
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

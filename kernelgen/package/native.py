@@ -1,6 +1,7 @@
 """One shared object with the judged interface, called through ctypes with integer pointers.
 
-In: the path of a compiled kernel. Out: sizes, packing and calls over memory the caller owns. A call releases the interpreter lock.
+In: the path of a compiled kernel. Out: sizes, packing and calls over memory the caller owns. A call
+releases the interpreter lock.
 Never here: trust; whoever loads a library has checked its digest or built it himself.
 """
 
@@ -18,9 +19,11 @@ HUGE_PAGE = 2 << 20
 
 
 class Block:
-    """Zeroed memory that begins on a huge-page boundary and asks for huge pages, for weights and scratch.
+    """Zeroed memory that begins on a huge-page boundary and asks for huge pages, for weights and
+    scratch.
 
-    Weights are streamed once per call: with 4 KiB pages a good part of the time goes into address translation.
+    Weights are streamed once per call: with 4 KiB pages a good part of the time goes into address
+    translation.
     """
 
     def __init__(self, size: int) -> None:
@@ -30,7 +33,8 @@ class Block:
             try:
                 self._map.madvise(mmap.MADV_HUGEPAGE)
             except OSError:
-                # A kernel built without transparent huge pages says EINVAL; ordinary pages serve too.
+                # A kernel built without transparent huge pages says EINVAL; ordinary pages serve
+                # too.
                 self.huge = False
             else:
                 self.huge = True
@@ -69,10 +73,10 @@ class Native:
     def scratch_bytes(self, dims: Sequence[int]) -> int:
         return int(self._scratch_bytes(np.array(dims, np.int64).ctypes.data))
 
-    def prepare(
-        self, weights: Sequence[npt.NDArray[np.float32]], dims: Sequence[int]
-    ) -> Block:
-        """The packed weights. Raises `RuntimeError` with the library's return code when it refuses."""
+    def prepare(self, weights: Sequence[npt.NDArray[np.float32]], dims: Sequence[int]) -> Block:
+        """The packed weights. Raises `RuntimeError` with the library's return code when it
+        refuses.
+        """
         whole = [np.ascontiguousarray(weight) for weight in weights]
         table = (ctypes.c_void_p * max(1, len(whole)))(*(array.ctypes.data for array in whole))
         packed = Block(self.packed_bytes(dims))

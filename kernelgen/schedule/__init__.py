@@ -1,7 +1,9 @@
-"""The choices that leave an operator's meaning alone, as data that can be printed, replayed, mutated and refused.
+"""The choices that leave an operator's meaning alone, as data that can be printed, replayed,
+mutated and refused.
 
 In: an operator and a machine. Out: `Schedule` records and the `SearchSpace` they come from.
-Never here: C text, timing, knowledge of which schedule is fast on which machine beyond a sane default.
+Never here: C text, timing, knowledge of which schedule is fast on which machine beyond a sane
+default.
 """
 
 from kernelgen.schedule.schedule import Schedule, ScheduleError

@@ -1,6 +1,7 @@
 """The axes of every operator family, their default, and what makes a combination illegal.
 
-In: operator and machine. Out: `SearchSpace` records. Never here: measured knowledge about one machine.
+In: operator and machine. Out: `SearchSpace` records. Never here: measured knowledge about one
+machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One schedule: an operator's name and the value of every choice, in a text that replays it exactly.
+"""One schedule: an operator's name and the value of every choice, in a text that replays it
+exactly.
 
 In: names and values. Out: the same, printed or parsed. Never here: what a choice does.
 """
@@ -20,7 +21,9 @@ class ScheduleError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class Schedule:
-    """`operator` names the operator it was made for; `choices` are sorted pairs of axis and value."""
+    """`operator` names the operator it was made for; `choices` are sorted pairs of axis and
+    value.
+    """
 
     operator: str
     choices: tuple[tuple[str, Value], ...]
@@ -85,6 +88,12 @@ class Schedule:
         if not isinstance(operator, str) or not isinstance(choices, Mapping):
             raise ScheduleError(f"schedule record {data!r}: wanted operator and choices")
         for axis, value in choices.items():
-            if not isinstance(axis, str) or isinstance(value, bool) or not isinstance(value, int | str):
-                raise ScheduleError(f"schedule choice {axis!r}={value!r}: wanted a number or a word")
+            if (
+                not isinstance(axis, str)
+                or isinstance(value, bool)
+                or not isinstance(value, int | str)
+            ):
+                raise ScheduleError(
+                    f"schedule choice {axis!r}={value!r}: wanted a number or a word"
+                )
         return cls.of(operator, dict(choices))

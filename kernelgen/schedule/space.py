@@ -1,4 +1,5 @@
-"""Which schedules exist for an operator on a machine, which are legal, and how to move between them.
+"""Which schedules exist for an operator on a machine, which are legal, and how to move between
+them.
 
 In: an operator, a machine. Out: a `SearchSpace`. Never here: C text, timing.
 """
@@ -19,7 +20,9 @@ Rule = Callable[[Mapping[str, Value]], str | None]
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Axes with their values in rising order, the default, and the rule that refuses combinations."""
+    """Axes with their values in rising order, the default, and the rule that refuses
+    combinations.
+    """
 
     operator: str
     axes: Mapping[str, tuple[Value, ...]]
@@ -39,7 +42,9 @@ class SearchSpace:
         return Schedule.of(self.operator, self.start)
 
     def legal(self, schedule: Schedule) -> str | None:
-        """None when the schedule can be emitted; otherwise the reason, naming axis, got and wanted."""
+        """None when the schedule can be emitted; otherwise the reason, naming axis, got and
+        wanted.
+        """
         if schedule.operator != self.operator:
             return f"operator: got {schedule.operator!r}, wanted {self.operator!r}"
         choices = schedule.as_dict
@@ -110,7 +115,9 @@ class SearchSpace:
 
 
 def space(operator: Operator, machine: Machine) -> SearchSpace:
-    """The schedules of `operator` that `machine` can run. Raises `ScheduleError` for an unknown family."""
+    """The schedules of `operator` that `machine` can run. Raises `ScheduleError` for an unknown
+    family.
+    """
     from kernelgen.schedule import families
 
     return families.space_of(operator, machine)

@@ -1,1 +1,3 @@
-"""One module per kind of hardware: what this machine can compile for it, run, verify and measure."""
+"""One module per kind of hardware: what this machine can compile for it, run, verify and
+measure.
+"""

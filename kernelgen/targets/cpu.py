@@ -33,7 +33,9 @@ def compiler() -> str:
     """Path of the C compiler. Raises `FileNotFoundError` with the next step when there is none."""
     found = shutil.which("gcc") or shutil.which("cc")
     if found is None:
-        raise FileNotFoundError("no C compiler on PATH: wanted gcc, install it (Debian: gcc libc6-dev)")
+        raise FileNotFoundError(
+            "no C compiler on PATH: wanted gcc, install it (Debian: gcc libc6-dev)"
+        )
     return found
 
 
@@ -49,7 +51,8 @@ def compile_shared(
 ) -> CompileOutcome:
     """Compile `source` to the shared object `out`; the C text is kept beside it as `<stem>.c`.
 
-    The object appears under its name only when complete (atomic rename), so a reader never loads half a file.
+    The object appears under its name only when complete (atomic rename), so a reader never loads
+    half a file.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     text = out.with_suffix(".c")
