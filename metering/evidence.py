@@ -16,13 +16,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from metering.baseline.freeze import Baseline, Row, load
+from metering.baseline.candidates import candidates
+from metering.baseline.frozen import Baseline, Row, load
 from metering.loadgen.calibrate import MARGIN
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec
 from metering.loadgen.verdict import ACCURACY, accuracy_outputs
 from metering.loadgen.verify import EvidenceError, load_run, load_spec
 from metering.plan import MeasurementPlan
+from metering.stacks import StackInfo
 from metering.uplift.accuracy import Accuracy, accuracy_guard
 from metering.uplift.estimate import UpliftEstimate
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
@@ -41,6 +43,7 @@ class Recomputed:
     accuracy: Accuracy
     decision: Decision
     pairs: int
+    abandoned: tuple[str, ...]
     plan_digest: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,6 +59,7 @@ class Recomputed:
             "uplift": None if self.uplift is None else self.uplift.to_dict(),
             "accuracy": self.accuracy.to_dict(),
             "pairs": self.pairs,
+            "abandoned": list(self.abandoned),
             "kept": self.decision.kept,
             "reasons": list(self.decision.reasons),
         }
@@ -79,6 +83,7 @@ def recompute(evidence: Path) -> Recomputed:
         accuracy=accuracy,
         decision=decide(gate, runs, accuracy, minimum_effect),
         pairs=runs.planned,
+        abandoned=(*aa_runs.abandoned, *runs.abandoned),
         plan_digest=plan.digest,
     )
 
@@ -98,6 +103,7 @@ def recompute_baseline(folder: Path, plan: MeasurementPlan) -> Baseline:
         fit = row.final_runs and row.accuracy is not None and row.accuracy.passed
         if fit and row.samples_per_second is not None:
             best = max(best or row.samples_per_second, row.samples_per_second)
+    _check_table_is_whole(folder, baseline, plan)
     chosen = [row for row in baseline.table if row.sut == baseline.sut]
     if len(chosen) != 1 or chosen[0].final_runs != baseline.runs:
         raise EvidenceError("baseline.json: the chosen configuration is not in its table")
@@ -112,6 +118,18 @@ def recompute_baseline(folder: Path, plan: MeasurementPlan) -> Baseline:
     if builds != {(baseline.version, baseline.digest)} or baseline.stack != baseline.sut.stack:
         raise EvidenceError("baseline.json: stack, version or digest is not that of its runs")
     return baseline
+
+
+def _check_table_is_whole(folder: Path, baseline: Baseline, plan: MeasurementPlan) -> None:
+    """Leaving a fast configuration out would lower the baseline and raise every saving."""
+    named = [run_id for row in baseline.table for run_id in _ids(row)] + [baseline.reference_run]
+    present = {path.name for path in (folder / RUNS).iterdir()}
+    if len(named) != len(set(named)) or set(named) != present:
+        raise EvidenceError(f"baseline/{RUNS}: its folders are not the runs baseline.json names")
+    infos = [StackInfo(**info) for info in baseline.stacks]
+    missing = set(candidates(plan, infos)) - {row.sut for row in baseline.table}
+    if missing:
+        raise EvidenceError(f"baseline.json: the plan's sweep has {len(missing)} rows more")
 
 
 def _check_row(

@@ -8,9 +8,9 @@ configuration the customer happened to run; that one is recorded beside it.
 from __future__ import annotations
 
 from metering.baseline.candidates import candidates
-from metering.baseline.freeze import Baseline, BaselinePolicy, Row, freeze, load, save
+from metering.baseline.frozen import Baseline, BaselinePolicy, Row, freeze, load, save
 from metering.baseline.plan_specs import run_spec
-from metering.baseline.sweep import Cell, Sweep, SweepError, SweepStep, sweep
+from metering.baseline.sweeping import Cell, Sweep, SweepError, SweepStep, sweep
 
 __all__ = [
     "Baseline",

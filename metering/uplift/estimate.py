@@ -31,7 +31,7 @@ def fraction_text(value: float, *, down: bool = False) -> str:
     """A fraction as decimal text of nine places, to the nearest or, for a bound, downwards."""
     rounding = ROUND_FLOOR if down else ROUND_HALF_EVEN
     # From the shortest text that is this float, so that text read back gives the same text.
-    return str(Decimal(repr(value)).quantize(_PLACES, rounding=rounding))
+    return f"{Decimal(repr(value)).quantize(_PLACES, rounding=rounding):f}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from metering.baseline.freeze import Baseline
+from metering.baseline.frozen import Baseline
 from metering.baseline.plan_specs import run_spec
 from metering.loadgen.calibrate import matched
 from metering.loadgen.files import write_json

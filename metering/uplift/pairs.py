@@ -29,6 +29,7 @@ ARMS: tuple[Arm, Arm] = ("base", "other")
 PAIRS, RUNS = "pairs.json", "runs"
 SCHEMA = "ignition.pairs.v1"
 WARM_UP_PAIRS = 1
+MOST_ABANDONED = 5
 
 
 class PairsRefused(ValueError):
@@ -77,6 +78,11 @@ class PairedRuns:
         wanted = self.planned + WARM_UP_PAIRS
         if not found and len(self.pairs) < wanted:
             found.append(f"only {len(self.pairs)} of {wanted} pairs were measured")
+        if len(self.abandoned) > MOST_ABANDONED:
+            found.append(
+                f"{len(self.abandoned)} attempts at a pair were cut off, wanted at most "
+                f"{MOST_ABANDONED}: cutting off at will would be choosing"
+            )
         return tuple(found)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,21 @@ def make_spec(inputs: dict[str, Any]) -> Callable[..., RunSpec]:
         return RunSpec(sut=SutSpec(**chosen), **values)
 
     return make
+
+
+RECORDED = Path(__file__).with_name("recorded_evidence.tar.xz")
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evidence folder really measured once (see evidence_chain.py); never write into it."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(RECORDED) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "evidence"
+
+
+@pytest.fixture
+def evidence(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of the recorded evidence that a test may spoil."""
+    return Path(shutil.copytree(recorded, tmp_path / "evidence"))

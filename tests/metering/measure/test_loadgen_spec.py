@@ -106,8 +106,8 @@ def test_every_arrangement_hands_over_each_sample_once(
 def test_sizing_gives_the_asked_number_of_samples(make_spec: MakeSpec) -> None:
     spec = sized(make_spec(), 900.0, 2.0)
     assert samples_per_query(spec) == pytest.approx(1800, rel=0.01)
-    # LoadGen demands half of the time asked for, so a machine twice as fast still passes.
-    assert spec.min_duration_ms == 1000
+    # LoadGen demands a quarter of the time asked for, so a probe on a busy machine may be wrong.
+    assert spec.min_duration_ms == 500
 
 
 def test_every_difference_between_asked_and_effective_is_named(make_spec: MakeSpec) -> None:

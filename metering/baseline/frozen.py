@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from metering.baseline.sweep import Cell, Sweep, SweepError
+from metering.baseline.sweeping import Cell, Sweep, SweepError
 from metering.loadgen.files import json_bytes, write_atomic
 from metering.loadgen.spec import SutSpec
 from metering.loadgen.verify import EvidenceError

@@ -145,25 +145,23 @@ def sweep(
     screening = _screen(runs, suts)
     finalists = _finalists(runs, suts, screening, reference.run_id, as_found)
     finals = _finals(runs, suts, finalists, screening)
-    cells = []
-    for number, sut in enumerate(suts):
-        checked = finalists.get(number)
-        cells.append(
-            Cell(
-                sut=sut,
-                screening=screening[number],
-                accuracy=checked,
-                accuracy_run=None if checked is None else f"accuracy-{number:02d}",
-                finals=tuple(finals.get(number, ())),
-            )
+    cells = tuple(
+        Cell(
+            sut=sut,
+            screening=screening[number],
+            accuracy=finalists.get(number),
+            accuracy_run=f"accuracy-{number:02d}" if number in finalists else None,
+            finals=tuple(finals.get(number, ())),
         )
+        for number, sut in enumerate(suts)
+    )
     measured = Sweep(
         plan_digest=plan.digest,
         model_sha256=runs.state["model_sha256"],
         samples_sha256=runs.state["samples_sha256"],
         reference_run=reference.run_id,
         stacks=infos,
-        cells=tuple(cells),
+        cells=cells,
         as_found=as_found,
     )
     best = measured.best.samples_per_second
@@ -255,10 +253,11 @@ def _finalists(
     screening: Sequence[RunResult],
     reference: str,
     as_found: SutSpec | None,
-) -> dict[int, Accuracy]:
+) -> dict[int, Accuracy | None]:
     """The fastest configurations with their accuracy; an incorrect one gives way to the next.
 
-    The customer's own configuration is checked and measured with them, however slow it is.
+    The customer's own configuration is checked and measured with them, however slow it is. None
+    stands for an accuracy run that was not VALID.
     """
     ranked = sorted(
         (number for number, result in enumerate(screening) if rate(result) is not None),
@@ -266,29 +265,31 @@ def _finalists(
     )
     outputs = accuracy_outputs((runs.out / RUNS / reference / ACCURACY).read_bytes())
     floor = float(runs.plan.accuracy_floor_cosine)
-    found: dict[int, Accuracy] = {}
+    found: dict[int, Accuracy | None] = {}
     correct = 0
     for number in ranked:
         sut = suts[number]
         if correct >= FINALISTS and sut != as_found:
             continue
         result = runs.once(f"accuracy-{number:02d}", sut, "accuracy", "accuracy")
+        found[number] = None
         if not result.valid:
             continue
         mine = accuracy_outputs((runs.out / RUNS / result.run_id / ACCURACY).read_bytes())
-        found[number] = accuracy_guard(outputs, mine, floor)
-        correct += found[number].passed
+        guarded = accuracy_guard(outputs, mine, floor)
+        found[number] = guarded
+        correct += guarded.passed
     return found
 
 
 def _finals(
     runs: _Runs,
     suts: Sequence[SutSpec],
-    finalists: dict[int, Accuracy],
+    finalists: dict[int, Accuracy | None],
     screening: Sequence[RunResult],
 ) -> dict[int, list[RunResult]]:
     """Rounds over the correct finalists, each round starting one further along."""
-    numbers = [number for number, accuracy in finalists.items() if accuracy.passed]
+    numbers = [number for number, accuracy in finalists.items() if accuracy and accuracy.passed]
     found: dict[int, list[RunResult]] = {number: [] for number in numbers}
     if not numbers:
         return found

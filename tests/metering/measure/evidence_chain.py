@@ -1,0 +1,81 @@
+"""Builds a whole evidence folder by really measuring: sweep, A/A, uplift, accuracy.
+
+Used by the slow test, and by ``python tests/metering/measure/evidence_chain.py OUT.tar.xz`` to
+record the archive that the fast tests check. It takes a minute of a quiet machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from metering import baseline
+from metering.loadgen import SutSpec
+from metering.plan import MeasurementPlan, Seeds, SweepSpace, short_run_plan
+from metering.uplift.measurement import measure_aa, measure_accuracy, measure_uplift
+
+CANDIDATE = SutSpec("onnxruntime", arrangement="grouped", batch=32)
+
+
+def chain_plan() -> MeasurementPlan:
+    """The shortest plan there is, on one core. Its sweep knows single and padded batches only, so
+    that a grouped one can stand in for a faster kernel."""
+    import dataclasses
+
+    seeds = Seeds(7, 2085463073848966840, 2747215439041700203, 16159082839903944936)
+    plan = short_run_plan(
+        "test-plan", cores=(0,), zone="UTC", seeds=seeds, run_seconds=1, pairs=6, aa_pairs=6
+    )
+    space = SweepSpace(
+        stacks=("onnxruntime", "openvino"),
+        threads=(1,),
+        arrangements=("single",),
+        batches=(1,),
+        graph_optimizations=("none", "all"),
+    )
+    return dataclasses.replace(plan, sweep=space)
+
+
+def build(evidence: Path, model: Path, samples: Path) -> None:
+    evidence.mkdir(parents=True, exist_ok=True)
+    plan = chain_plan()
+    (evidence / "plan.json").write_text(json.dumps(plan.to_json(), indent=1))
+    as_found = SutSpec("onnxruntime", arrangement="padded", batch=2, graph_optimization="basic")
+    swept = baseline.sweep(plan, model, samples, evidence / "baseline", as_found=as_found)
+    frozen = baseline.freeze(swept, frozen_at=datetime.now(UTC))
+    baseline.save(frozen, evidence / "baseline")
+    measure_aa(plan, frozen, model=model, samples=samples, evidence=evidence)
+    measure_uplift(plan, frozen, CANDIDATE, model=model, samples=samples, evidence=evidence)
+    measure_accuracy(plan, frozen, CANDIDATE, model=model, samples=samples, evidence=evidence)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def record(archive: Path) -> None:
+    import importlib.util
+
+    source = Path(__file__).with_name("conftest.py")
+    loaded = importlib.util.spec_from_file_location("encoder_inputs", source)
+    assert loaded is not None
+    assert loaded.loader is not None
+    inputs = importlib.util.module_from_spec(loaded)
+    loaded.loader.exec_module(inputs)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        inputs.write_encoder(folder / "encoder.onnx")
+        inputs.write_samples(folder / "samples.npz")
+        build(folder / "evidence", folder / "encoder.onnx", folder / "samples.npz")
+        with tarfile.open(archive, "w:xz") as tar:
+            tar.add(folder / "evidence", "evidence", filter=_plain)
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))

@@ -1,0 +1,209 @@
+"""Figures come out of the logs alone, and edited evidence is refused wherever it was edited."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import statistics
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metering.evidence import recompute
+from metering.loadgen import EvidenceError
+from metering.uplift import estimate
+
+
+def rates(evidence: Path, part: str) -> list[tuple[Decimal, Decimal]]:
+    """(base, other) of each counted pair, read from the detail logs without the product's code."""
+    found = []
+    for entry in json.loads((evidence / part / "pairs.json").read_text())["pairs"]:
+        if entry["warm_up"]:
+            continue
+        pair = []
+        for arm in ("base", "other"):
+            log = evidence / part / "runs" / entry[arm] / "mlperf_log_detail.txt"
+            key = '"key": "result_samples_per_second", "value": '
+            pair.append(Decimal(log.read_text().split(key)[1].split(",")[0]))
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def document(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    value = document(path)
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def test_the_recorded_measurement_comes_out_of_its_logs(recorded: Path) -> None:
+    found = recompute(recorded)
+    pairs = rates(recorded, "uplift")
+    assert found.uplift is not None
+    assert found.uplift.n == len(pairs) == 6
+    logs = [float((other / base).ln()) for base, other in pairs]
+    assert found.uplift.to_dict() == estimate(logs).to_dict()
+    # The bound lies among the ratios seen; it is no artefact of the method.
+    ratios = sorted(other / base - 1 for base, other in pairs)
+    assert ratios[0] <= Decimal(found.uplift.lower_95) <= ratios[-1]
+    assert found.aa.passed
+    assert found.accuracy.passed
+    assert found.decision.kept
+    frozen = document(recorded / "baseline/baseline.json")
+    runs = [
+        document(recorded / "baseline/runs" / run_id / "result.json")["samples_per_second"]
+        for run_id in frozen["runs"]
+    ]
+    assert found.baseline_samples_per_second == statistics.median(Decimal(rate) for rate in runs)
+
+
+def test_recomputing_twice_gives_the_same_bytes(recorded: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(recorded, tmp_path / "elsewhere"))
+    first, second = recompute(recorded).to_dict(), recompute(moved).to_dict()
+    assert json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+
+def test_the_evidence_names_no_folder_of_the_machine(recorded: Path) -> None:
+    for path in recorded.rglob("*.json"):
+        text = path.read_text()
+        assert "/tmp/" not in text, path  # noqa: S108
+        assert "/home/" not in text, path
+
+
+def test_every_file_of_a_run_is_held_by_a_digest_or_by_its_logs(evidence: Path) -> None:
+    """One byte in the middle of each file of one run in each part; and of each document."""
+    recompute(evidence)
+    folders = [
+        next((evidence / part / "runs").iterdir())
+        for part in ("baseline", "aa", "uplift", "accuracy")
+    ]
+    files = [path for folder in folders for path in sorted(folder.iterdir())]
+    assert len(files) >= 16
+    for path in files:
+        data = path.read_bytes()
+        middle = len(data) // 2
+        path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        if path.name == "result.json":
+            # Not every byte of it bears a figure; those that do are covered below and in verify.
+            path.write_bytes(data[:-20])
+        with pytest.raises(EvidenceError):
+            recompute(evidence)
+        path.write_bytes(data)
+    recompute(evidence)
+
+
+EDITS: list[tuple[str, Callable[[Any], None], str]] = [
+    ("plan.json", lambda d: d.update(pairs=7), "plan_digest"),
+    ("baseline/baseline.json", lambda d: d.update(samples_per_second="1.0"), "samples_per_second"),
+    ("baseline/baseline.json", lambda d: d.update(plan_digest="0" * 64), "plan_digest"),
+    ("baseline/baseline.json", lambda d: d.update(version="9"), "version"),
+    ("baseline/baseline.json", lambda d: d.update(model_sha256="0" * 64), "another model"),
+    ("baseline/baseline.json", lambda d: d.update(reference_run="../x"), "not a run id"),
+    ("baseline/baseline.json", lambda d: d["accuracy"].update(min_cosine="0.5"), "accuracy"),
+    ("baseline/baseline.json", lambda d: d["table"].pop(), "not the runs"),
+    ("baseline/baseline.json", lambda d: d["table"][0].update(samples_per_second="9"), "say"),
+    ("baseline/baseline.json", lambda d: d.update(schema="x"), "not a document"),
+    ("uplift/pairs.json", lambda d: d.update(seed="8"), "seed"),
+    ("uplift/pairs.json", lambda d: d["pairs"].pop(), "not the runs"),
+    ("aa/pairs.json", lambda d: d.update(order=d["order"][::-1]), "draws"),
+    ("accuracy/accuracy.json", lambda d: d.update(min_cosine="1.000000000"), "accuracy logs"),
+    ("accuracy/accuracy.json", lambda d: d.update(passed=False), "accuracy logs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "reason"), EDITS, ids=range(len(EDITS)))
+def test_an_edited_document_is_refused(
+    evidence: Path, name: str, change: Callable[[Any], None], reason: str
+) -> None:
+    edit(evidence / name, change)
+    with pytest.raises(EvidenceError, match=reason):
+        recompute(evidence)
+
+
+def test_a_slower_baseline_than_the_best_is_refused(evidence: Path) -> None:
+    """Choosing a slow row of the honest table would raise every saving made from it."""
+    path = evidence / "baseline/baseline.json"
+    value = document(path)
+    fit = [row for row in value["table"] if row["final_runs"]]
+    slow = min(fit, key=lambda row: Decimal(row["samples_per_second"]))
+    assert Decimal(slow["samples_per_second"]) < Decimal(value["samples_per_second"])
+    for name in ("sut", "samples_per_second", "accuracy", "accuracy_run"):
+        value[name] = slow[name]
+    value["runs"] = slow["final_runs"]
+    path.write_text(json.dumps(value))
+    with pytest.raises(EvidenceError, match="a faster correct configuration"):
+        recompute(evidence)
+
+
+def test_a_fast_configuration_cannot_be_left_out_of_the_table(evidence: Path) -> None:
+    path = evidence / "baseline/baseline.json"
+    value = document(path)
+    best = next(row for row in value["table"] if row["sut"] == value["sut"])
+    rest = [row for row in value["table"] if row["final_runs"] and row is not best]
+    second = max(rest, key=lambda row: Decimal(row["samples_per_second"]))
+    value["table"].remove(best)
+    for name in ("sut", "samples_per_second", "accuracy", "accuracy_run"):
+        value[name] = second[name]
+    value["runs"] = second["final_runs"]
+    path.write_text(json.dumps(value))
+    with pytest.raises(EvidenceError, match="not the runs"):
+        recompute(evidence)
+    for run_id in (best["screening_run"], best["accuracy_run"], *best["final_runs"]):
+        shutil.rmtree(evidence / "baseline/runs" / run_id)
+    with pytest.raises(EvidenceError, match="1 rows more"):
+        recompute(evidence)
+
+
+def test_missing_parts_are_named(evidence: Path) -> None:
+    for name in ("plan.json", "baseline/baseline.json", "aa/pairs.json", "accuracy/accuracy.json"):
+        path = evidence / name
+        data = path.read_bytes()
+        path.unlink()
+        with pytest.raises(EvidenceError, match=path.name):
+            recompute(evidence)
+        path.write_bytes(data)
+
+
+def test_the_aa_runs_in_the_place_of_the_uplift_are_refused(evidence: Path) -> None:
+    shutil.rmtree(evidence / "uplift")
+    shutil.copytree(evidence / "aa", evidence / "uplift")
+    with pytest.raises(EvidenceError):
+        recompute(evidence)
+
+
+@pytest.mark.slow
+def test_a_whole_measurement_from_sweep_to_decision(inputs: dict[str, Any], tmp_path: Path) -> None:
+    source = Path(__file__).with_name("evidence_chain.py")
+    spec = importlib.util.spec_from_file_location("evidence_chain", source)
+    assert spec is not None
+    assert spec.loader is not None
+    chain = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(chain)
+    chain.build(tmp_path / "evidence", inputs["model"], inputs["samples"])
+    found = recompute(tmp_path / "evidence")
+    assert found.accuracy.passed
+    # Whether a busy machine is measurable is its own affair; either way there is one clear answer.
+    assert found.decision.kept == (not found.decision.reasons)
+    frozen = document(tmp_path / "evidence/baseline/baseline.json")
+    assert frozen["as_found"]["sut"]["graph_optimization"] == "basic"
+    assert {row["sut"]["stack"] for row in frozen["table"]} == {"onnxruntime", "openvino"}
+    # A second build finds everything done and changes nothing that was measured.
+    before = {p: p.read_bytes() for p in (tmp_path / "evidence").rglob("result.json")}
+    plan = chain.chain_plan()
+    chain.baseline.sweep(
+        plan,
+        inputs["model"],
+        inputs["samples"],
+        tmp_path / "evidence/baseline",
+        as_found=chain.SutSpec(
+            "onnxruntime", arrangement="padded", batch=2, graph_optimization="basic"
+        ),
+    )
+    assert {p: p.read_bytes() for p in (tmp_path / "evidence").rglob("result.json")} == before
