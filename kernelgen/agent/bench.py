@@ -17,8 +17,10 @@ from pathlib import Path
 from kernelgen.agent.ledger import Booking, Ledger, Work
 from kernelgen.agent.records import Records, Trial, key
 from kernelgen.emit import flags, source
+from kernelgen.judge.clock import Effort
+from kernelgen.judge.contest import Point, Race
 from kernelgen.judge.session import Refusal
-from kernelgen.judge.trial import Point, Race, judge_points, race
+from kernelgen.judge.trial import judge_points, race
 from kernelgen.judge.verdict import Candidate, Verdict
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator
@@ -26,6 +28,8 @@ from kernelgen.schedule import Schedule, ScheduleError
 from kernelgen.targets.cpu import compile_shared
 
 SECRET_BYTES = 32
+SHARE_EFFORT = Effort(fewest=3, most=3)
+"""A share needs no interval: it only says where to look first."""
 
 
 class Bench:
@@ -113,6 +117,7 @@ class Bench:
                 seed_bytes=self._secret(SECRET_BYTES),
                 machine=self._machine,
                 core=self._core,
+                effort=SHARE_EFFORT,
             )
         except Refusal as refusal:
             outcome = refusal.reason

@@ -23,8 +23,9 @@ from kernelgen.emit import MODEL, model_source
 from kernelgen.graph import TextEncoder
 from kernelgen.graph.types import IDS, OFFSETS
 from kernelgen.judge.clock import Effort
+from kernelgen.judge.contest import Point, Race
 from kernelgen.judge.session import Refusal
-from kernelgen.judge.trial import Point, Race, race
+from kernelgen.judge.trial import race
 from kernelgen.judge.verdict import Candidate
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Array, offsets_of

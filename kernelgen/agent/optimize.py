@@ -42,7 +42,8 @@ from kernelgen.agent.summary import (
 )
 from kernelgen.agent.traffic import model_points, operator_points
 from kernelgen.emit import MODEL
-from kernelgen.judge.trial import Point, Race, judge_points
+from kernelgen.judge.contest import Point, Race
+from kernelgen.judge.trial import judge_points
 from kernelgen.judge.verdict import JUDGE_VERSION, Candidate, Verdict
 from kernelgen.machine import Machine, describe
 from kernelgen.package.build import build, seal

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kernelgen.agent.ledger import append_line
 from kernelgen.judge.build import SOURCE
-from kernelgen.judge.trial import Point
+from kernelgen.judge.contest import Point
 from kernelgen.judge.verdict import JUDGE_VERSION
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator

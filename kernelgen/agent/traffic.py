@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kernelgen.judge.trial import Point
+from kernelgen.judge.contest import Point
 from kernelgen.ops.operator import Operator
 
 BATCHES: Sequence[tuple[int, float]] = ((1, 0.25), (16, 0.75))

@@ -57,6 +57,7 @@ class Timing:
     """
 
     calls: int = 0
+    batch: int = 1
     mine_ns: list[float] = field(default_factory=list)
     mine_total_ns: list[float] = field(default_factory=list)
     other_ns: list[float] = field(default_factory=list)
@@ -69,7 +70,12 @@ class Timing:
     def time_ns(self) -> float:
         """Median slope; the mean of totals when noise made it senseless."""
         slope = float(np.median(self.mine_ns))
-        return slope if slope > 0 else float(np.median(self.mine_total_ns))
+        return slope if slope > 0 else self.total_ns
+
+    @property
+    def total_ns(self) -> float:
+        """Median of whole batches over their calls, order and answer included."""
+        return float(np.median(self.mine_total_ns))
 
 
 def room(operator: Operator, dims: Mapping[str, int]) -> tuple[int, int]:
@@ -173,7 +179,7 @@ class Match:
             with _blameless():
                 self._other.setup(self._dims, offsets)
         timing = Timing(weights=self.weights)
-        calls = self._size(base)
+        calls = timing.batch = self._size(base)
         turn = 0
         budget = effort.most * 2
         while len(timing.mine_ns) < effort.most and budget > 0:

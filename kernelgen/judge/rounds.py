@@ -8,7 +8,7 @@ Never here: the candidate; a test set is made and proven without it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,24 +44,35 @@ def generator(seed: bytes, *labels: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest, "little"))
 
 
-def plan(operator: Operator, dims: Mapping[str, int], seed: bytes) -> tuple[Round, ...]:
-    """All regimes at the timed sizes, ragged and tail sizes around them, and a near repeat of the
-    first round.
+def plan(operator: Operator, timed: Sequence[Mapping[str, int]], seed: bytes) -> tuple[Round, ...]:
+    """All regimes at the timed sizes, ragged and tail sizes around the first, and near repeats.
 
-    The first `SCREENING` rounds are a nominal one, a tail and a structured one.
+    `timed` is heaviest first; the regimes go round over it, so that every timed size has its rounds
+    and the heaviest does not take all the time. The first `SCREENING` rounds are a nominal one, a
+    tail and a structured one.
     """
     rng = generator(seed, "plan")
-    tails = _tails(operator, dims, rng)
+    tails = _tails(operator, timed[0], rng)
+    heavy, light = timed[0], timed[-1]
+    steps: list[tuple[Mapping[str, int], str]] = [(light, "nominal")]
+    steps += [(tails[0], "nominal"), (heavy, "structured")]
     regimes = [regime for regime in REGIMES if regime not in ("nominal", "structured")]
-    steps: list[tuple[Mapping[str, int], str]] = [(dims, "nominal")]
-    steps += [(tails[0], "nominal"), (dims, "structured")]
-    steps += [(dims, regime) for regime in regimes]
+    steps += [(timed[place % len(timed)], regime) for place, regime in enumerate(regimes)]
     steps += [
         (tail, regime)
         for tail, regime in zip(tails[1:], ("shifted", "integer_exact", "ragged"), strict=False)
     ]
+    steps += [(heavy, "nominal")] if len(timed) > 1 else []
+    steps.append((light, "nominal"))
     rounds = [Round(number, sizes, regime) for number, (sizes, regime) in enumerate(steps)]
-    return (*rounds, Round(len(rounds), dims, "nominal", twin_of=0))
+    # Near repeats of the latest and of the very first inputs: whoever keeps answers keeps one of
+    # the two.
+    count = len(rounds)
+    twins = (
+        Round(count, light, "nominal", twin_of=count - 1),
+        Round(count + 1, light, "nominal", twin_of=0),
+    )
+    return (*rounds, *twins)
 
 
 def arrays(operator: Operator, test: Round, seed: bytes, attempt: int = 0) -> dict[str, Array]:

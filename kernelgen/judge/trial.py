@@ -12,16 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from kernelgen.judge import roofline, rounds, sandbox, sanitize, symbols
-from kernelgen.judge.clock import Effort, Match, Timing, ratio_interval, room
+from kernelgen.judge import rounds, sandbox, sanitize, symbols
+from kernelgen.judge.clock import Effort, room
 from kernelgen.judge.compare import Comparison, compare, poison_word, poisoned
+from kernelgen.judge.contest import Contest, Point, Race
 from kernelgen.judge.session import Refusal, Region, Session, bytes_for
 from kernelgen.judge.verdict import ACCEPTED, Candidate, JudgeError, Verdict
-from kernelgen.machine import Machine, describe
+from kernelgen.machine import Machine
 from kernelgen.ops.operator import Array, Operator
 
 CALL_LIMIT_S = 10.0
@@ -30,24 +29,13 @@ SMALL_BYTES = 4 << 20
 """Rounds up to this size meet the guard pages at both ends; larger ones take turns."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """One size to time, and how many calls at it the traffic makes."""
-
-    dims: Mapping[str, int]
-    weight: float = 1.0
-
-
 @dataclass
 class _Findings:
     error_ratio: float = 0.0
     rounds: int = 0
     proven: int = 0
-    prepare_ns: list[int] = field(default_factory=list)
     packed_bytes: int = 0
     scratch_bytes: int = 0
-    timings: list[Timing] = field(default_factory=list)
-    log_ratios: list[float] = field(default_factory=list)
 
 
 def judge(
@@ -123,19 +111,6 @@ def judge_points(
     return trial.verdict(reason, detail, time.monotonic() - began)
 
 
-@dataclass(frozen=True)
-class Race:
-    """Interleaved times without a verdict: where a search looks first, never a reason to accept.
-
-    `time_ns` has one entry per point. The ratio compares weighted times; None without an incumbent.
-    """
-
-    time_ns: tuple[float, ...]
-    ratio: float | None
-    ratio_lo: float | None
-    ratio_hi: float | None
-
-
 def race(
     candidate: Candidate,
     operator: Operator,
@@ -191,13 +166,14 @@ class _Trial:
         self._machine = machine
         self._core = core
         self._limit_s = limit_s
-        self._effort = effort
         self._must_win = must_win
         self._found = _Findings()
+        self._contest = Contest(operator, self._points, effort, seed, machine)
 
     def hold(self, *, timed: bool) -> None:
         symbols.check(self._candidate.library)
-        plan = rounds.plan(self._operator, self._points[0].dims, self._seed)
+        timed_sizes = [point.dims for point in self._points]
+        plan = rounds.plan(self._operator, timed_sizes, self._seed)
         with ExitStack() as stack:
             mine = self._open(stack, plan)
             for test in plan[: rounds.SCREENING]:
@@ -213,7 +189,7 @@ class _Trial:
                 f"and a copy kernel, wanted {PROVEN_ROUNDS}; samples or bound prove too little"
             )
         if timed:
-            self._check_timed_outputs()
+            self._found.error_ratio = max(self._found.error_ratio, self._contest.recheck())
         if self._candidate.sources:
             self._sanitize(plan)
 
@@ -223,14 +199,7 @@ class _Trial:
             self._time(self._open(stack, ()), stack)
 
     def race(self, points: Sequence[Point]) -> Race:
-        times = {id(p): t.time_ns for p, t in zip(self._points, self._found.timings, strict=True)}
-        ratio = self._ratio()
-        return Race(tuple(times[id(point)] for point in points), *ratio)
-
-    def _ratio(self) -> tuple[float | None, float | None, float | None]:
-        if not self._found.log_ratios:
-            return None, None, None
-        return ratio_interval(self._found.log_ratios, rounds.generator(self._seed, "interval"))
+        return self._contest.race(points)
 
     def _open(self, stack: ExitStack, plan: Sequence[rounds.Round]) -> Session:
         regions = [stack.enter_context(closing(Region(size))) for size in self._sizes(plan)]
@@ -326,133 +295,34 @@ class _Trial:
                 )
             except Refusal as refusal:
                 raise JudgeError(f"the incumbent does not start: {refusal}") from refusal
-        rng = rounds.generator(self._seed, "clock")
-        for point in self._points:
-            match = Match(self._operator, point.dims, mine, other, rng)
-            timing = match.run(
-                self._effort, prepare=self._found.prepare_ns.append, go_on=self._goes_on
-            )
-            self._found.timings.append(timing)
-            self._check_roofline(point, timing)
-        if other is not None:
-            self._compare_times(rng)
-
-    def _goes_on(self, timing: Timing) -> bool:
-        """Stop early on a lost cause; never stop early on a win, which needs the fewest passes in
-        full.
-        """
-        passes = len(timing.mine_ns)
-        if not timing.other_ns:
-            return passes < self._effort.fewest
-        if passes < self._effort.look:
-            return True
-        logs = np.log(np.divide(timing.other_total_ns, timing.mine_total_ns))
-        if (
-            len(self._points) == 1
-            and self._must_win
-            and float(np.exp(logs.max())) < self._effort.hopeless
-        ):
-            return False
-        if passes < self._effort.fewest:
-            return True
-        spread = 1.5 * float(logs.std()) / np.sqrt(passes)
-        return bool(abs(float(np.median(logs))) < 2 * spread)
-
-    def _compare_times(self, rng: np.random.Generator) -> None:
-        passes = min(len(timing.mine_ns) for timing in self._found.timings)
-        weights = [point.weight for point in self._points]
-        mine, other = (
-            sum(
-                weight * np.asarray(getattr(timing, side)[:passes])
-                for weight, timing in zip(weights, self._found.timings, strict=True)
-            )
-            for side in ("mine_total_ns", "other_total_ns")
-        )
-        self._found.log_ratios = list(np.log(other / mine))
-        ratio, low, high = ratio_interval(self._found.log_ratios, rng)
-        if self._must_win and not (low > 1.0 and passes >= self._effort.fewest):
-            raise Refusal(
-                "slower", f"ratio {ratio:.3f} [{low:.3f}, {high:.3f}] after {passes} passes"
-            )
-
-    def _check_roofline(self, point: Point, timing: Timing) -> None:
-        for again in range(3):
-            floor = roofline.floor_ns(self._operator, point.dims, self._machine)
-            if timing.time_ns >= floor:
-                return
-            if again < 2:
-                # The peaks may have been measured beside a noisy neighbour: the better of two
-                # measurements counts.
-                self._machine = _better_peaks(self._machine)
-        raise Refusal(
-            "above_roofline", f"{timing.time_ns:.0f} ns a call, this machine needs {floor:.0f} ns"
-        )
-
-    def _check_timed_outputs(self) -> None:
-        """The oracle's word on the copies taken while the clock ran, after the candidate is gone.
-        """
-        rng = rounds.generator(self._seed, "recheck")
-        for point, timing in zip(self._points, self._found.timings, strict=True):
-            weights = timing.weights
-            wanted = max(3, timing.calls // 10)
-            chosen = rng.permutation(len(timing.snapshots))[:wanted]
-            deadline = time.monotonic() + 1.5
-            for number, at in enumerate(chosen):
-                if number >= 3 and time.monotonic() > deadline:
-                    break
-                snap = timing.snapshots[int(at)]
-                sample = {**weights, **snap.inputs}
-                want = self._operator.oracle(sample, point.dims)
-                bound = self._operator.error_bound(sample, point.dims)
-                result = compare(snap.outputs, want, bound, poison=snap.poison)
-                if result.reason is not None:
-                    raise Refusal(result.reason, f"a timed call: {result.detail}")
-                self._found.error_ratio = max(self._found.error_ratio, result.error_ratio)
+        self._contest.run(mine, other)
+        if other is not None and self._must_win:
+            self._contest.require_win()
 
     def _sanitize(self, plan: Sequence[rounds.Round]) -> None:
-        # A tail and the timed sizes shrunk to the next test: memory errors live at edges, not in
-        # volume.
-        cases = [
-            (test.dims, rounds.arrays(self._operator, test, self._seed))
-            for test in (plan[1], plan[-2])
-        ]
+        # The lightest timed size and a tail: memory errors live at edges, not in volume.
+        cases = [(test.dims, rounds.arrays(self._operator, test, self._seed)) for test in plan[:2]]
         sanitize.check(self._candidate, self._operator, cases)
 
     def verdict(self, reason: str, detail: str, seconds: float) -> Verdict:
         found = self._found
-        time_ns = fraction = None
-        if found.timings:
-            time_ns = found.timings[0].time_ns
-            fraction = roofline.fraction(
-                self._operator, self._points[0].dims, self._machine, time_ns
-            )
-        ratio, low, high = self._ratio()
+        contest = self._contest
+        ratio, low, high = contest.ratio()
         return Verdict(
             accepted=reason == ACCEPTED,
             reason=reason,
             detail=detail,
             max_error_ratio=found.error_ratio,
-            time_ns=time_ns,
+            time_ns=contest.time_ns,
             ratio_vs_incumbent=ratio,
             ratio_lo=low,
             ratio_hi=high,
-            roofline_fraction=fraction,
+            roofline_fraction=contest.roofline_fraction,
             rounds=found.rounds,
-            timed_calls=sum(timing.calls for timing in found.timings),
-            prepare_ns=float(np.median(found.prepare_ns)) if found.prepare_ns else None,
+            timed_calls=contest.calls,
+            prepare_ns=contest.prepare_ns,
             packed_bytes=found.packed_bytes,
             scratch_bytes=found.scratch_bytes,
             sandbox=sandbox.protection().text(),
             seconds=seconds,
         )
-
-
-def _better_peaks(machine: Machine) -> Machine:
-    again = describe(measure=True)
-    return replace(
-        machine,
-        peak_gflops_per_core=max(
-            machine.peak_gflops_per_core or 0, again.peak_gflops_per_core or 0
-        ),
-        peak_gbps_per_core=max(machine.peak_gbps_per_core or 0, again.peak_gbps_per_core or 0),
-    )
