@@ -8,7 +8,9 @@ from portal.audits.models import Review
 class ReviewFilter(django_filters.FilterSet):
     """Reviews by state."""
 
-    state = django_filters.ChoiceFilter(choices=Review.State.choices, label="State")
+    state = django_filters.ChoiceFilter(
+        choices=Review.State.choices, label="State", empty_label="any"
+    )
 
     class Meta:
         model = Review

@@ -21,7 +21,9 @@ class ReviewTable(ListTable):
     created_at = InstantColumn(
         verbose_name="Opened", linkify=("audits:review", {"review_id": tables.A("pk")})
     )
-    contract = tables.Column(accessor="measurement__contract_version", orderable=False)
+    contract = tables.Column(
+        accessor="measurement__contract_version", verbose_name="Contract", orderable=False
+    )
     uplift = PercentColumn(accessor="measurement__uplift_lower_95", verbose_name="Lower bound")
     kept = tables.Column(accessor="measurement__kept", verbose_name="Billable")
     findings = tables.Column(empty_values=(), orderable=False)

@@ -14,6 +14,7 @@ class InvoiceFilter(django_filters.FilterSet):
         choices=(("true", "issued"), ("false", "superseded")),
         coerce=lambda text: text == "true",
         label="State",
+        empty_label="any",
     )
 
     class Meta:

@@ -135,11 +135,12 @@ class JournalTable(ListTable):
     booked_on = tables.Column(verbose_name="Booked on")
     invoice = tables.Column(
         accessor="invoice__number",
+        verbose_name="Invoice",
         linkify=("billing:invoice", {"invoice_id": tables.A("invoice_id")}),
     )
     account = tables.Column()
-    debit = MoneyColumn(accessor="amount", places=2)
-    credit = MoneyColumn(accessor="amount", places=2)
+    debit = MoneyColumn(accessor="amount", verbose_name="Debit", places=2)
+    credit = MoneyColumn(accessor="amount", verbose_name="Credit", places=2)
     memo = tables.Column(orderable=False)
 
     def render_debit(self, value: Any, record: Any) -> str:

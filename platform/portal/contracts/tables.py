@@ -22,7 +22,7 @@ class ContractTable(ListTable):
         linkify=("contracts:contract", {"contract_version_id": tables.A("pk")}),
     )
     version = tables.Column()
-    system = tables.Column(accessor="system")
+    system = tables.Column(accessor="system", verbose_name="System")
     mix = tables.Column(accessor="mix__name", verbose_name="Mix")
     status = MarkColumn()
     plan = tables.Column(orderable=False)

@@ -16,10 +16,12 @@ class SystemTable(ListTable):
 
     name = tables.Column(linkify=("registry:system", {"system_id": tables.A("pk")}))
     revision = tables.Column()
-    processor = tables.Column(accessor="machine__cpu_model", orderable=False)
-    cores = NumberColumn(accessor="machine__cores", orderable=False)
+    processor = tables.Column(
+        accessor="machine__cpu_model", verbose_name="Processor", orderable=False
+    )
+    cores = NumberColumn(accessor="machine__cores", verbose_name="Cores", orderable=False)
     fingerprint = DigestColumn()
-    organisation = tables.Column(accessor="organisation__name")
+    organisation = tables.Column(accessor="organisation__name", verbose_name="Organisation")
     created_at = InstantColumn(verbose_name="Registered")
 
 
@@ -35,7 +37,7 @@ class MixTable(ListTable):
     )  # fmt: skip
 
     name = tables.Column(linkify=("registry:mix", {"mix_id": tables.A("pk")}))
-    model = tables.Column(accessor="model__name")
+    model = tables.Column(accessor="model__name", verbose_name="Model")
     unit = tables.Column(verbose_name="Unit of work")
     sample_count = NumberColumn(verbose_name="Samples")
     held_out_count = NumberColumn(verbose_name="Held out")

@@ -38,12 +38,15 @@ class SweepLine:
         return (self.screening_run, *checked, *self.final_runs)
 
     @property
-    def outputs(self) -> str:
-        """Whether the outputs were compared, in words."""
-        if self.accuracy is None:
-            return "not compared, no finalist"
-        verdict = "correct" if self.accuracy["passed"] else "not correct"
-        return f"{verdict}, lowest cosine {self.accuracy['min_cosine'][:10]}"
+    def words(self) -> str:
+        """The configuration in words."""
+        sut = self.sut
+        threads = f"{sut['threads']} thread{'s' if sut['threads'] > 1 else ''}"
+        instances = f"{sut['instances']} instances of " if sut["instances"] > 1 else ""
+        batches = "one by one" if sut["arrangement"] == "single" else (
+            f"{sut['arrangement']}, batches of {sut['batch']}"
+        )  # fmt: skip
+        return f"{instances}{threads}, {batches}, graph {sut['graph_optimization']}"
 
 
 def sweep_rows(baseline: Baseline) -> list[SweepLine]:

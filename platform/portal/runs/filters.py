@@ -13,7 +13,7 @@ KINDS = tuple((kind, kind.replace("_", " ")) for kind in get_args(EventKind))
 class TrialFilter(django_filters.FilterSet):
     """Lines of a search by kind, operator and words."""
 
-    kind = django_filters.ChoiceFilter(choices=KINDS, label="What")
+    kind = django_filters.ChoiceFilter(choices=KINDS, label="What", empty_label="any")
     operator = django_filters.CharFilter(lookup_expr="icontains", label="Operator contains")
     text = django_filters.CharFilter(lookup_expr="icontains", label="Words contain")
 
@@ -25,7 +25,9 @@ class TrialFilter(django_filters.FilterSet):
 class MeasurementFilter(django_filters.FilterSet):
     """Measurements by state."""
 
-    state = django_filters.ChoiceFilter(choices=Measurement.State.choices, label="State")
+    state = django_filters.ChoiceFilter(
+        choices=Measurement.State.choices, label="State", empty_label="any"
+    )
 
     class Meta:
         model = Measurement
@@ -35,7 +37,7 @@ class MeasurementFilter(django_filters.FilterSet):
 class JobFilter(django_filters.FilterSet):
     """Jobs by state and kind."""
 
-    state = django_filters.ChoiceFilter(choices=Job.State.choices, label="State")
+    state = django_filters.ChoiceFilter(choices=Job.State.choices, label="State", empty_label="any")
     kind = django_filters.CharFilter(lookup_expr="icontains", label="Kind contains")
 
     class Meta:

@@ -32,7 +32,7 @@ class BaselineTable(ListTable):
 
     stack = tables.Column(linkify=("runs:baseline", {"baseline_id": tables.A("pk")}))
     stack_version = tables.Column(verbose_name="Version")
-    system = tables.Column(accessor="system")
+    system = tables.Column(accessor="system", verbose_name="System")
     mix = tables.Column(accessor="mix__name", verbose_name="Mix")
     samples_per_second = NumberColumn(verbose_name="Samples per second")
     frozen_at = InstantColumn(verbose_name="Frozen")
@@ -54,7 +54,7 @@ class TuningTable(ListTable):
     )
     state = MarkColumn()
     mix = tables.Column(accessor="mix__name", verbose_name="Mix")
-    system = tables.Column(accessor="system")
+    system = tables.Column(accessor="system", verbose_name="System")
     trials = NumberColumn()
     accepted = NumberColumn()
     seconds = tables.Column(verbose_name="Time", attrs=NUMERIC)
@@ -100,7 +100,7 @@ class MeasurementTable(ListTable):
         linkify=("runs:measurement", {"measurement_id": tables.A("pk")}),
     )
     mix = tables.Column(accessor="contract_version__mix__name", verbose_name="Mix")
-    system = tables.Column(accessor="contract_version__system")
+    system = tables.Column(accessor="contract_version__system", verbose_name="System")
     uplift_point = PercentColumn(verbose_name="Uplift")
     uplift_lower_95 = PercentColumn(verbose_name="Lower bound, 95 %")
     kept = tables.Column(verbose_name="Billable")
@@ -125,7 +125,7 @@ class JobTable(ListTable):
     )  # fmt: skip
 
     kind = tables.Column(linkify=("runs:job", {"job_id": tables.A("pk")}))
-    organisation = tables.Column(accessor="organisation__name")
+    organisation = tables.Column(accessor="organisation__name", verbose_name="Organisation")
     state = MarkColumn()
     step = tables.Column()
     attempts = tables.Column(attrs=NUMERIC)

@@ -108,7 +108,7 @@ def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
     band = formats.interval(uplift["lo"], uplift["hi"], 2)
     inputs = (
         ("Pairs", str(uplift["n"])),
-        ("Baseline", str(shown.baseline)),
+        ("Baseline", f"{shown.baseline.stack} {shown.baseline.stack_version}"),
         ("Paired t beside it", _paired_t(uplift)),
         ("Evidence, SHA-256", shown.evidence_sha256),
     )

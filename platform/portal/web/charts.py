@@ -73,8 +73,8 @@ def search_progress(series: Mapping[str, Sequence[tuple[float, float]]]) -> Char
         "layout": {
             "xaxis": _axis("Time in the search, seconds", rangemode="tozero"),
             "yaxis": _axis("Speed against the first kernel"),
-            "legend": {"orientation": "h", "y": -0.28},
-            "margin": {"b": 110},
+            "legend": {"orientation": "h", "y": -0.2},
+            "margin": {"b": 96},
         },
     }
 
