@@ -20,6 +20,7 @@ from metering.contract.terms import (
     Recoupment,
     Tier,
     flat_share,
+    in_force,
     marginal_fee,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "effective_baselines",
     "fee",
     "flat_share",
+    "in_force",
     "marginal_fee",
     "release_or_credit",
 ]

@@ -7,6 +7,7 @@ Never here: arithmetic on savings beyond the marginal tiers; a default that deci
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -25,6 +26,7 @@ __all__ = [
     "Recoupment",
     "Tier",
     "flat_share",
+    "in_force",
     "marginal_fee",
 ]
 
@@ -323,6 +325,17 @@ class Contract:
         )
         fields.finish()
         return contract
+
+
+def in_force(versions: Sequence[Contract], instant: datetime) -> Contract:
+    """The version that holds at `instant`: the latest start, and of equal starts the later one."""
+    started = [version for version in versions if version.valid_from <= instant]
+    if not started:
+        raise Refusal(
+            "contract.valid_from", instant_text(instant), "a version that has started by then",
+            "nothing is billed before the contract's start",
+        )  # fmt: skip
+    return max(started, key=lambda version: (version.valid_from, version.version))
 
 
 def _stated(fields: Fields, name: str) -> Decimal | None:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-from metering.decimals import exact, to_text
+from metering.decimals import exact, parse_decimal, to_text
 from metering.ledger import Invoice, JournalEntry, balances, journal
 from metering.money import minor_unit
+from metering.refusal import Refusal
 
 __all__ = ["beancount_text"]
 
@@ -53,16 +54,22 @@ def beancount_text(documents: Sequence[Invoice]) -> str:
 
 
 def transaction_sums(text: str) -> list[tuple[str, Decimal, str]]:
-    """(first line, sum, currency) of every transaction in text written by `beancount_text`."""
+    """(first line, sum, currency) of every transaction in text written by `beancount_text`.
+
+    Refuses a posting that is not account, amount and currency, or that mixes currencies.
+    """
     sums: list[tuple[str, Decimal, str]] = []
     with exact():
-        for line in text.splitlines():
+        for number, line in enumerate(text.splitlines(), start=1):
             if line[:4].isdigit() and " * " in line:
                 sums.append((line, Decimal(0), ""))
             elif line.startswith("  ") and sums:
-                head, total, _ = sums[-1]
-                _, amount, currency = line.split()
-                sums[-1] = (head, total + Decimal(amount), currency)
+                head, total, before = sums[-1]
+                parts = line.split()
+                if len(parts) != 3 or before not in ("", parts[2]):
+                    raise Refusal(f"line {number}", line, "account, amount, one currency")
+                amount = parse_decimal(parts[1], f"line {number}")
+                sums[-1] = (head, total + amount, parts[2])
     return sums
 
 

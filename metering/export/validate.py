@@ -99,9 +99,12 @@ def _json(data: bytes) -> tuple[str, list[Finding]]:
 
 
 def _csv(data: bytes) -> tuple[str, list[Finding]]:
-    reader = csv.DictReader(io.StringIO(data.decode("utf-8", "replace"), newline=""))
-    header = list(reader.fieldnames or [])
-    rows = list(reader)
+    try:
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8", "replace"), newline=""))
+        header = list(reader.fieldnames or [])
+        rows = list(reader)
+    except csv.Error as error:
+        raise Refusal("file", "text that is not CSV", "a CSV file", str(error)) from error
     if "BilledCost" in header:
         return "focus-1.2", _focus(header, rows)
     if header == list(JOURNAL_COLUMNS):
@@ -110,27 +113,28 @@ def _csv(data: bytes) -> tuple[str, list[Finding]]:
 
 
 def _focus(header: list[str], rows: list[dict[str, str]]) -> list[Finding]:
-    findings = [Finding("header", f"{n} is missing") for n in MANDATORY_COLUMNS if n not in header]
+    needed = (*MANDATORY_COLUMNS, "InvoiceId", "x_InvoicePayable")
+    findings = [Finding("header", f"{name} is missing") for name in needed if name not in header]
     if findings:
         return findings
     sums: dict[str, Decimal] = {}
-    asked: dict[str, set[str]] = {}
+    asked: dict[str, set[Decimal]] = {}
     for number, row in enumerate(rows, start=2):
         try:
             _focus_row(row)
             invoice = row["InvoiceId"]
+            payable = parse_decimal(row["x_InvoicePayable"], "x_InvoicePayable")
             with exact():
                 cost = parse_decimal(row["BilledCost"], "BilledCost")
                 sums[invoice] = sums.get(invoice, Decimal(0)) + cost
-            asked.setdefault(invoice, set()).add(row["x_InvoicePayable"])
-        except (Refusal, KeyError) as error:
-            findings.append(Finding(f"line {number}", str(error)))
+            asked.setdefault(invoice, set()).add(payable)
+        except Refusal as refusal:
+            findings.append(Finding(f"line {number}", str(refusal)))
     for invoice, total in sums.items():
-        if len(asked[invoice]) != 1 or parse_decimal(min(asked[invoice])) != total:
-            findings.append(
-                Finding(f"invoice {invoice}", f"billed costs sum to {to_text(total)}, not "
-                        f"{' or '.join(sorted(asked[invoice]))}")
-            )  # fmt: skip
+        if asked[invoice] != {total}:
+            wanted = " or ".join(to_text(payable) for payable in sorted(asked[invoice]))
+            what = f"billed costs sum to {to_text(total)}, not {wanted}"
+            findings.append(Finding(f"invoice {invoice}", what))
     return findings
 
 
@@ -189,9 +193,13 @@ def _journal(rows: list[dict[str, str]]) -> list[Finding]:
 
 def _beancount(data: bytes) -> list[Finding]:
     text = data.decode("utf-8", "replace")
+    try:
+        sums = transaction_sums(text)
+    except Refusal as refusal:
+        return [Finding(refusal.field, str(refusal))]
     findings = [
         Finding(head, f"sums to {to_text(total)} {currency}, not 0")
-        for head, total, currency in transaction_sums(text)
+        for head, total, currency in sums
         if total
     ]
     if 'option "inferred_tolerance_default" "*:0"' not in text:

@@ -7,6 +7,7 @@ Never here: a choice made after a candidate was seen; a float.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -59,13 +60,20 @@ class Seeds:
         """Inverse of `to_json`."""
         fields = Fields(value, "plan.seeds")
         seeds = cls(
-            order=int(fields.decimal("order")),
-            qsl=int(fields.decimal("qsl")),
-            sample_index=int(fields.decimal("sample_index")),
-            schedule=int(fields.decimal("schedule")),
+            order=_seed(fields, "order"),
+            qsl=_seed(fields, "qsl"),
+            sample_index=_seed(fields, "sample_index"),
+            schedule=_seed(fields, "schedule"),
         )
         fields.finish()
         return seeds
+
+
+def _seed(fields: Fields, name: str) -> int:
+    text = fields.text(name)
+    if not re.fullmatch(r"[0-9]{1,20}", text):
+        raise Refusal(f"plan.seeds.{name}", repr(text), "a whole number below 2**64 as text")
+    return int(text)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from metering.contract import (
     Contract,
     FeeBreakdown,
@@ -31,6 +33,12 @@ CUSTOMER = Party(
 )  # fmt: skip
 START = datetime(2025, 1, 1, tzinfo=UTC)
 ISSUED = datetime(2026, 12, 1, 9, tzinfo=UTC)
+
+
+# Other work may share the cores: a slow example is no failure. The same examples on every run.
+UNHURRIED = settings(
+    deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
 
 
 def contract(**changes: Any) -> Contract:

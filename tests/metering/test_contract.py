@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metering import canonical
@@ -25,6 +26,7 @@ from metering.contract import (
     effective_baselines,
     fee,
     flat_share,
+    in_force,
     marginal_fee,
     release_or_credit,
 )
@@ -34,6 +36,7 @@ from tests.metering.money_cases import (
     CUSTOMER,
     PROVIDER,
     START,
+    UNHURRIED,
     bill,
     contract,
     line,
@@ -98,7 +101,7 @@ def lines(draw: st.DrawFn) -> list[VerifiedLine]:
     return rows
 
 
-@settings(max_examples=250)
+@UNHURRIED
 @given(contracts(), st.lists(lines(), min_size=1, max_size=4))
 def test_invariants_hold_over_months(terms: Contract, history: list[list[VerifiedLine]]) -> None:
     state, recouped = LedgerState(), Decimal(0)
@@ -142,6 +145,7 @@ def check_identities(terms: Contract, result: FeeBreakdown) -> None:
         assert any("fee 0" in reason for reason in result.reasons)
 
 
+@UNHURRIED
 @given(contracts(), lines(), lines())
 def test_after_an_audit_all_documents_sum_to_the_final_fee(
     terms: Contract, rows: list[VerifiedLine], audited_rows: list[VerifiedLine]
@@ -156,6 +160,7 @@ def test_after_an_audit_all_documents_sum_to_the_final_fee(
     assert (outcome.document == "credit_note") == (outcome.net < 0)
 
 
+@UNHURRIED
 @given(SAVINGS.filter(lambda amount: amount > 0), st.integers(1, 60))
 def test_marginal_tiers_never_fall_when_savings_rise(savings: Decimal, more: int) -> None:
     tiers = (Tier(Decimal(50_000), Decimal("0.25")), Tier(None, Decimal("0.15")))
@@ -206,6 +211,31 @@ def test_a_new_contract_version_leaves_the_old_period_at_its_old_rate() -> None:
     assert bill(old, 1000) == before
     assert before.contract_version == 1
     assert before.contract_digest != new.digest
+
+
+def test_of_two_versions_on_one_day_the_later_one_counts() -> None:
+    """killbill/killbill#877: a plan changed on its first day, KRW 0 to 30000."""
+    free = contract(currency="KRW", tiers=flat_share("0"))
+    paid = contract(currency="KRW", version=2, tiers=flat_share("0.30"))
+    later = contract(currency="KRW", version=3, valid_from=START + timedelta(days=365))
+    for versions in ([free, paid, later], [later, paid, free]):
+        assert bill(in_force(versions, START + timedelta(days=1)), 100_000).fee == 30_000
+    assert in_force([free, paid, later], later.valid_from).version == 3
+    with pytest.raises(Refusal, match="before the contract's start"):
+        in_force([free, paid], START - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("savings", "wanted"),
+    [(50_000, 12_500), (150_000, 32_500), (215_000, 42_250), (49_999, "12499.75")],
+)
+def test_tiers_are_marginal(savings: int, wanted: object) -> None:
+    """flexprice/flexprice#793, #811: a whole-volume tier would bill 32,250 at 215,000."""
+    tiers = tuple(
+        Tier(None if upper is None else Decimal(upper), Decimal(rate))
+        for upper, rate in ((50_000, "0.25"), (150_000, "0.20"), (None, "0.15"))
+    )
+    assert bill(contract(tiers=tiers), savings).fee == Decimal(str(wanted))
 
 
 def test_a_settled_period_is_never_billed_again() -> None:
@@ -426,6 +456,7 @@ def test_inputs_that_do_not_fit_together_stop_the_invoice() -> None:
         fee(contract(), LedgerState(), verified([line(1)], month="2024-12"))
 
 
+@UNHURRIED
 @given(contracts())
 def test_any_contract_survives_json(terms: Contract) -> None:
     again = Contract.from_json(canonical.loads(canonical.dumps(terms.to_json())))

@@ -362,6 +362,9 @@ def test_what_we_write_holds(tmp_path: Path) -> None:
         ("ubl", lambda t: t[:-20], "xml"),
         ("beancount", lambda t: t.replace("11031.30 EUR", "11031.31 EUR", 1), "0.01 EUR, not 0"),
         ("beancount", lambda t: t.replace('"*:0"', '"*:0.01"'), "zero tolerance"),
+        ("beancount", lambda t: t.replace("11031.30 EUR", "11031,30 EUR", 1), "decimal text"),
+        ("beancount", lambda t: t.replace("11031.30 EUR", "11031.30 USD", 1), "one currency"),
+        ("focus-1.2", lambda t: t.replace("x_InvoicePayable", "Payable", 1), "is missing"),
         ("ignition.invoice.v1", lambda t: t.replace('"11031.30"', '"11031.31"'), "payable"),
     ],
 )
@@ -391,7 +394,14 @@ def test_every_single_digit_of_a_ubl_amount_is_guarded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("a.csv", b"x,y\n1,2\n"), ("a.json", b'{"schema": "x"}'), ("a.json", b"[]"), ("a.txt", b"")],
+    [
+        ("a.csv", b"x,y\n1,2\n"),
+        ("a.csv", b'"' + b"x" * 200_000 + b'"\n'),
+        ("a.json", b'{"schema": "x"}'),
+        ("a.json", b"[]"),
+        ("a.txt", b""),
+    ],
+    ids=["columns", "cell too long", "schema", "list", "suffix"],
 )
 def test_files_of_other_people_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     with pytest.raises(Refusal, match="wanted"):

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metering import canonical
@@ -24,7 +24,16 @@ from metering.ledger import (
 )
 from metering.ledger.journal import HOLDBACK, INCOME, RECEIVABLE, RECOUPMENT, TAX, check_balanced
 from metering.refusal import Refusal
-from tests.metering.money_cases import ISSUED, bill, contract, invoice, line, plan, verified
+from tests.metering.money_cases import (
+    ISSUED,
+    UNHURRIED,
+    bill,
+    contract,
+    invoice,
+    line,
+    plan,
+    verified,
+)
 
 G7 = contract(holdback=Decimal("0.10"), vat=Decimal("0.19"))
 LATER = ISSUED + timedelta(days=40)
@@ -190,7 +199,7 @@ def test_four_credit_notes_total_the_invoice() -> None:
     assert booked(document, *notes) == {}
 
 
-@settings(max_examples=60)
+@UNHURRIED
 @given(
     st.lists(st.decimals(min_value=-200, max_value=900, places=2), min_size=1, max_size=5),
     st.decimals(min_value=0, max_value=1, places=2),

@@ -23,6 +23,7 @@ from metering.money import (
     to_minor_units,
 )
 from metering.refusal import Refusal
+from tests.metering.money_cases import UNHURRIED
 
 AMOUNTS = st.decimals(min_value=-(10**9), max_value=10**9, places=2, allow_nan=False)
 
@@ -108,6 +109,7 @@ def test_the_callers_decimal_context_changes_nothing() -> None:
     assert got == expected == (Decimal("2.68"), [Decimal("3.33"), Decimal("6.67")])
 
 
+@UNHURRIED
 @given(AMOUNTS, st.lists(st.integers(0, 1000), min_size=1, max_size=12).filter(any))
 def test_allocation_sums_exactly_and_mirrors(amount: Decimal, weights: list[int]) -> None:
     parts = allocate(amount, weights, "EUR")
@@ -118,6 +120,7 @@ def test_allocation_sums_exactly_and_mirrors(amount: Decimal, weights: list[int]
         assert abs(part - amount * weight / total) < Decimal("0.01")
 
 
+@UNHURRIED
 @given(st.lists(st.decimals(min_value=-500, max_value=500, places=6), min_size=1, max_size=9))
 def test_parts_of_any_sign_sum_to_the_rounded_total(parts: list[Decimal]) -> None:
     total = quantize(sum(parts, Decimal(0)), "EUR")

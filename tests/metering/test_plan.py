@@ -16,7 +16,7 @@ from metering import canonical
 from metering.fields import check_zone, instant_text, parse_instant
 from metering.plan import MeasurementPlan, Period, PriceBook, anchored_starts
 from metering.refusal import Refusal
-from tests.metering.money_cases import plan
+from tests.metering.money_cases import UNHURRIED, plan
 
 ZONES = [
     "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "Asia/Beirut",
@@ -82,6 +82,9 @@ def test_a_short_plan_must_say_so() -> None:
     [
         {"seeds": {"order": "1", "qsl": "2", "sample_index": "3"}},
         {"seeds": {"order": "-1", "qsl": "2", "sample_index": "3", "schedule": "4"}},
+        {"seeds": {"order": "1.5", "qsl": "2", "sample_index": "3", "schedule": "4"}},
+        {"seeds": {"order": 1, "qsl": "2", "sample_index": "3", "schedule": "4"}},
+        {"seeds": {"order": str(2**64), "qsl": "2", "sample_index": "3", "schedule": "4"}},
         {"pairs": "10"},
         {"zone": None},
         {"cap": "500"},
@@ -160,6 +163,7 @@ def test_a_year_is_twelve_periods_without_gap_or_overlap(zone: str) -> None:
     assert all(month.hours >= 28 * 24 - 1 for month in months)
 
 
+@UNHURRIED
 @given(st.datetimes(datetime(1990, 1, 1), datetime(2037, 1, 1)), st.sampled_from(ZONES))  # noqa: DTZ001
 def test_every_instant_belongs_to_exactly_one_month(moment: datetime, zone: str) -> None:
     instant = moment.replace(tzinfo=UTC)

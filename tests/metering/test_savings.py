@@ -25,7 +25,7 @@ from metering.savings import (
     unit_cost_savings,
     verified_savings,
 )
-from tests.metering.money_cases import ZONE, contract
+from tests.metering.money_cases import UNHURRIED, ZONE, contract
 
 PERIOD = Period.month("2026-11", ZONE)
 BOOK = PriceBook("EUR", Decimal("0.036"), datetime(2026, 1, 1, tzinfo=UTC), "list price")
@@ -99,6 +99,7 @@ def test_a_regression_is_a_loss_at_its_point_estimate() -> None:
     assert fee(contract(), LedgerState(), savings).state.losses == 5
 
 
+@UNHURRIED
 @given(
     st.integers(0, 10**12),
     st.decimals(min_value="0.001", max_value=10**6, places=6),
@@ -120,6 +121,7 @@ def test_savings_never_exceed_the_counterfactual(
     assert line.billable == max(Decimal(0), line.bound)
 
 
+@UNHURRIED
 @given(st.integers(1, 10**6), st.integers(2, 60))
 def test_thirty_days_save_thirty_times_one_day(volume: int, days: int) -> None:
     """kubecost/kubectl-cost#96, kubecost/kubecost#1612: a monthly figure times days."""

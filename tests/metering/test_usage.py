@@ -22,7 +22,7 @@ from metering.usage import (
     generate_month,
     read_events,
 )
-from tests.metering.money_cases import ZONE
+from tests.metering.money_cases import UNHURRIED, ZONE
 
 PERIOD = Period.month("2026-11", ZONE)
 INSIDE = "2026-11-03T08:00:00Z"
@@ -266,6 +266,7 @@ EVENTS = st.lists(
 )
 
 
+@UNHURRIED
 @given(EVENTS, st.randoms(use_true_random=False))
 def test_order_and_repetition_never_change_a_volume(
     events: list[dict[str, Any]], rng: random.Random
@@ -276,6 +277,31 @@ def test_order_and_repetition_never_change_a_volume(
     rng.shuffle(again)
     second = total(*again, cutoff=cutoff)
     assert (first.volumes, first.content_sha256) == (second.volumes, second.content_sha256)
+
+
+@UNHURRIED
+@given(st.lists(st.binary(max_size=60) | st.text(max_size=60), max_size=6))
+def test_no_line_whatever_stops_the_reading(lines: list[bytes | str]) -> None:
+    batch = read_events(lines)
+    assert batch.rows == len(batch.events) + len(batch.refused)
+
+
+@UNHURRIED
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from([*event(), "data"]), inner, max_size=6)
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_whatever_stops_the_reading(value: Any) -> None:
+    mixed = {**event(), **value} if isinstance(value, dict) else value
+    batch = read_events([json.dumps(value), json.dumps(mixed), json.dumps(event("last"))])
+    totals = aggregate(batch, PERIOD, ZONE)
+    assert totals.rows == sum(totals.counts.values()) == 3
 
 
 # Generated traffic
