@@ -33,7 +33,7 @@ from reports.statement import (
     measurement_statement,
     read_statement,
 )
-from reports.trust import load_trust
+from reports.trust import TrustStore, load_trust
 
 REPORT, FACTS = "report.pdf", "facts.json"
 STATEMENT, BILLING = "statement.dsse.json", "billing.dsse.json"
@@ -141,13 +141,12 @@ def auditor_sign(
     checks.require("countersigning")
     if facts is None or not report.startswith(render(facts)):
         raise ReportError("the PDF is not the one these facts give; nothing was signed")
+    countersigned = _countersigned(report, store)
     keys = load_keys(auditor_keys_dir, "auditor", passphrase)
-    if len(roles) == 1:
-        pdfsign.check(report, store.roots, ("platform",))
+    # Either may be there already when this tool was killed half-way.
+    if not countersigned:
         _replace(staging / REPORT, pdfsign.countersign(report, keys, now=now))
-        _replace(staging / BILLING, envelope.add(billing, keys.statement))
-    else:
-        pdfsign.check(report, store.roots)
+    _replace(staging / BILLING, envelope.add(billing, keys.statement))
     listing = manifest.build(staging)
     _replace(staging / manifest.NAME, listing)
     _replace(staging / manifest.AUDITOR_SIGNATURE, sshsig.sign(keys.manifest, listing))
@@ -202,6 +201,16 @@ recomputes the uplift and the fee from the evidence:
 
 python -m reports verify BUNDLE.zip --trust "$TRUST"
 """
+
+
+def _countersigned(report: bytes, store: TrustStore) -> bool:
+    """Whether the auditor's signature is on the PDF; the platform's must be, or ReportError."""
+    try:
+        pdfsign.check(report, store.roots)
+    except ReportError:
+        pdfsign.check(report, store.roots, ("platform",))
+        return False
+    return True
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -89,6 +89,7 @@ def recount_measurement(evidence: Path, facts: MeasurementFacts) -> MeasuredAgai
             stated = getattr(facts.uplift, name)
             _close(f"uplift {name}", stated, Decimal(getattr(found.uplift, name)))
     _accuracy(facts, found)
+    _baseline_first(evidence, found)
     _ratios(evidence, facts)
     _package(evidence, facts)
     uplift = "none" if found.uplift is None else f"{found.uplift.lower_95:.6f}"
@@ -133,6 +134,17 @@ def _accuracy(facts: MeasurementFacts, found: Recomputed) -> None:
         ("floor_cosine", found.accuracy.floor),
     ):
         _close(f"accuracy {name}", getattr(facts.accuracy, name), Decimal(value))
+
+
+def _baseline_first(evidence: Path, found: Recomputed) -> None:
+    """The baseline was frozen before any optimised kernel was timed."""
+    frozen_at = found.baseline.frozen_at.replace(microsecond=0)
+    for pair in load_paired(evidence / "uplift").pairs:
+        if _moment(pair.other.started_at) < frozen_at:
+            raise ReportError(
+                f"run {pair.other.run_id} of the candidate started at {pair.other.started_at}, "
+                f"before the baseline was frozen at {frozen_at.isoformat()}"
+            )
 
 
 def _ratios(evidence: Path, facts: MeasurementFacts) -> None:

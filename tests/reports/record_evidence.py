@@ -1,0 +1,107 @@
+"""Record a small, real evidence folder: a sweep, an A/A, an uplift and an accuracy run.
+
+`python -m tests.reports.record_evidence OUT.zip` measures for some minutes with LoadGen, a stock
+ONNX Runtime and a kernel package searched for ten seconds, and packs what the verifier needs. The
+report tests read that recording, so that they are fast and always look at genuine logs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import zipfile
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from kernelgen import describe, optimize, workload, zoo
+from kernelgen.package import copy_evidence
+from metering import canonical
+from metering.baseline import freeze, save, sweep
+from metering.evidence import recompute
+from metering.plan import MeasurementPlan
+from metering.plan.measurement import METHOD_VERSION, Seeds, SweepSpace
+from metering.uplift.measurement import (
+    kernel_sut,
+    measure_aa,
+    measure_accuracy,
+    measure_uplift,
+)
+
+ZONE = "Europe/Berlin"
+SAMPLES, HELD_OUT = 64, 16
+
+
+def plan() -> MeasurementPlan:
+    """The shortest plan there is, on one core, against the slowest stock set-up there is:
+    the gain must stand out of the noise of whatever machine records this."""
+    return MeasurementPlan(
+        plan_id="P-2026-11-A",
+        method_version=METHOD_VERSION,
+        option="B",
+        scenario="Offline",
+        precision="float32",
+        cores=(0,),
+        run_seconds=1,
+        pairs=6,
+        aa_pairs=6,
+        minimum_effect=Decimal("0.02"),
+        accuracy_floor_cosine=Decimal("0.999"),
+        seeds=Seeds(order=7, qsl=11, sample_index=13, schedule=17),
+        sweep=SweepSpace(("onnxruntime",), (1,), ("padded",), (64,), ("none",)),
+        held_out_fraction=Decimal("0.2"),
+        search_budget_s=10,
+        short_run=True,
+        zone=ZONE,
+        rounding="ROUND_HALF_UP",
+    )
+
+
+def record(evidence: Path, scratch: Path) -> None:
+    """Measure into `evidence`; models and the package stay in `scratch`."""
+    chosen = plan()
+    model = zoo.fetch("paraphrase-minilm-l3", scratch / "cache")
+    tokenizer = zoo.fetch("minilm-tokenizer", scratch / "cache")
+    ids = workload.tokenize(
+        workload.docstring_sentences(SAMPLES + HELD_OUT), tokenizer, max_tokens=64
+    )
+    samples, held_out = scratch / "samples.npz", scratch / "held_out.npz"
+    workload.save_samples(samples, ids[:SAMPLES])
+    workload.save_samples(held_out, ids[SAMPLES:])
+    evidence.mkdir(parents=True)
+    (evidence / "plan.json").write_bytes(canonical.dumps(chosen.to_json()))
+    machine = describe()
+    (evidence / "system.json").write_text(json.dumps(machine.to_dict(), sort_keys=True))
+    histogram = workload.length_histogram(ids[:SAMPLES])
+    (evidence / "mix.json").write_text(json.dumps({"lengths": histogram}, sort_keys=True))
+    measured = sweep(chosen, model, samples, evidence / "baseline")
+    baseline = freeze(measured, frozen_at=datetime.now(UTC))
+    save(baseline, evidence / "baseline")
+    package = scratch / "package"
+    optimize(model, out=package, budget_s=float(chosen.search_budget_s), samples=ids[:SAMPLES])
+    copy_evidence(package, evidence / "kernel")
+    candidate = kernel_sut(chosen, package)
+    inputs = {"model": model, "samples": samples, "evidence": evidence}
+    measure_aa(chosen, baseline, **inputs)
+    measure_uplift(chosen, baseline, candidate, **inputs)
+    measure_accuracy(chosen, baseline, candidate, model=model, samples=held_out, evidence=evidence)
+
+
+def main() -> int:
+    target = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as temporary:
+        evidence = Path(temporary) / "evidence"
+        record(evidence, Path(temporary) / "scratch")
+        found = recompute(evidence)
+        print(json.dumps(found.to_dict(), indent=1))
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+            for path in sorted(evidence.rglob("*")):
+                if path.is_file():
+                    made.write(path, path.relative_to(evidence).as_posix())
+    print(f"{target}: {target.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
