@@ -95,9 +95,10 @@ def run(options: Options, terminal: Terminal) -> int:
         period = period_open(actor=cast.finance, contract_version=version, label=month.label)
         invoice = _bill(cast, period, measured, terminal)
         terminal.hear(
-            f"{batch.lines} events ({batch.duplicates} duplicates), {invoice.savings.volume_samples}"
-            f" sentences; invoice {invoice.number}: {invoice.document['fee']}"
-            f" {invoice.currency} fee, {invoice.gross} payable"
+            f"{batch.lines} events ({batch.duplicates} duplicates),"
+            f" {invoice.savings.volume_samples} sentences; invoice {invoice.number}:"
+            f" {invoice.document['fee']}"
+            f" {invoice.currency} fee, {invoice.document['payable']} payable"
         )
     with terminal.step(8, "Report: certify, countersign, seal, verify offline"):
         report = _report(cast, invoice, terminal)
@@ -211,9 +212,10 @@ def _bill(cast: Cast, period: BillingPeriod, measured: Measurement, terminal: Te
         },
         lambda _step, text: terminal.hear(text),
     )
-    return Invoice.objects.select_related("savings", "period", "measurement").get(
+    invoice: Invoice = Invoice.objects.select_related("savings", "period", "measurement").get(
         period=period, live=True
     )
+    return invoice
 
 
 def _report(cast: Cast, invoice: Invoice, terminal: Terminal) -> Report:

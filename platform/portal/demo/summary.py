@@ -6,8 +6,11 @@ stored rows and documents; amounts stay text.
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
+from metering.decimals import to_text
+from metering.money import quantize
 from metering.savings import SavingsLine
 from portal.billing.exports import FILE_NAMES, export_path
 from portal.billing.models import Export, Invoice
@@ -67,7 +70,7 @@ def write_summary(
             "seconds": str(measured.package.tuning.seconds),
             "cost": str(measured.package.tuning.cost),
         },
-        "savings": str(invoice.savings.billable),
+        "savings": _money(invoice.savings.billable, invoice.currency),
         "fee": str(invoice.document["fee"]),
         "currency": invoice.currency,
         "invoice_number": invoice.number,
@@ -78,6 +81,11 @@ def write_summary(
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     write(demo_folder() / SUMMARY, text.encode())
     return document
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    """An amount at its minor unit, as text."""
+    return to_text(quantize(amount, currency))
 
 
 def _system(measured: Measurement) -> dict[str, object]:
@@ -115,8 +123,12 @@ def table(document: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
             f" {line.cost_per_million_after_bound:.4f} {money} after (at the billed bound)",
         ),
         ("Period", f"{invoice.period.label} ({invoice.period.zone}), {line.volume} sentences"),
-        ("Savings", f"{invoice.savings.billable:.2f} {money} on the lower bound"),
-        ("Fee", f"{document['fee']} {money}; invoice {invoice.number}, payable {invoice.gross}"),
+        ("Savings", f"{document['savings']} {money} on the lower bound"),
+        (
+            "Fee",
+            f"{document['fee']} {money}; invoice {invoice.number},"
+            f" payable {_money(invoice.gross, money)} {money} with VAT and less the holdback",
+        ),
     ]
     if not measured.kept:
         rows.append(("Why no fee", measured.reason))

@@ -69,7 +69,7 @@ def generate_kernels(*, actor: Actor, baseline: Baseline, line: Line) -> KernelP
         # The result outlives a kill between the end of the search and its row.
         write(outcome, json.dumps(_outcome(result), sort_keys=True).encode())
     stored = json.loads(outcome.read_bytes())
-    tuning_record(
+    tuning = tuning_record(
         actor=actor,
         tuning=tuning,
         trials=stored["trials"],
