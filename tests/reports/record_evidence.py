@@ -1,6 +1,6 @@
 """Record a small, real evidence folder: a sweep, an A/A, an uplift and an accuracy run.
 
-`python -m tests.reports.record_evidence OUT.zip` measures for some minutes with LoadGen, a stock
+`python -m tests.reports.record_evidence OUT.tar.xz` measures for some minutes with LoadGen, a stock
 ONNX Runtime and a kernel package searched for ten seconds, and packs what the verifier needs. The
 report tests read that recording, so that they are fast and always look at genuine logs.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tarfile
 import tempfile
-import zipfile
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -95,10 +95,10 @@ def main() -> int:
         record(evidence, Path(temporary) / "scratch")
         found = recompute(evidence)
         print(json.dumps(found.to_dict(), indent=1))
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        with tarfile.open(target, "w:xz") as made:
             for path in sorted(evidence.rglob("*")):
                 if path.is_file():
-                    made.write(path, path.relative_to(evidence).as_posix())
+                    made.add(path, path.relative_to(evidence).as_posix())
     print(f"{target}: {target.stat().st_size} bytes")
     return 0
 

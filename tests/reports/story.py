@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import zipfile
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ from reports.recount import savings_document
 from reports.statement import billing_statement, evidence_digest, measurement_statement
 from tests.reports.parties import Sides
 
-RECORDING = Path(__file__).parent / "recorded_evidence.zip"
+RECORDING = Path(__file__).parent / "recorded_evidence.tar.xz"
 MODEL, SYSTEM = "paraphrase-MiniLM-L3-v2", "edge-box-7 revision B"
 LABEL = "2026-11"
 NUMBER = "INV-2026-0007"
@@ -56,12 +56,9 @@ class Story:
 
 
 def unpack_recording(evidence: Path) -> None:
-    """Our own file: read with zipfile, no guard needed."""
     evidence.mkdir(parents=True)
-    with zipfile.ZipFile(RECORDING) as recording:
-        for name in recording.namelist():
-            (evidence / name).parent.mkdir(parents=True, exist_ok=True)
-            (evidence / name).write_bytes(recording.read(name))
+    with tarfile.open(RECORDING) as recording:
+        recording.extractall(evidence, filter="data")
 
 
 def tell(evidence: Path, *, samples: int = 2_000_000_000) -> Story:
