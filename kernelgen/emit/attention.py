@@ -10,7 +10,7 @@ of values done while they are in the first cache.
 
 from __future__ import annotations
 
-from kernelgen.emit.part import BAD_OFFSETS, Part, c_float, fill
+from kernelgen.emit.part import BAD_OFFSETS, Part, c_float, fill, must_divide
 from kernelgen.emit.rows import CHECK_OFFSETS
 from kernelgen.ops.attention import Attention
 from kernelgen.schedule.schedule import Schedule
@@ -190,6 +190,7 @@ def transpose(prefix: str, v: int) -> str:
 def attention(operator: Attention, schedule: Schedule, prefix: str) -> Part:
     """Attention over ragged sequences under `schedule`."""
     v, qr, kv = (schedule.number(axis) for axis in ("vector", "qr", "kv"))
+    must_divide(operator.name, "vectors", v, operator.head_size)
     values: dict[str, object] = {
         "p": prefix,
         "name": operator.name,

@@ -10,7 +10,7 @@ of a row block while it is in cache.
 
 from __future__ import annotations
 
-from kernelgen.emit.part import Part, fill
+from kernelgen.emit.part import Part, fill, must_divide
 from kernelgen.emit.rows import norm_row
 from kernelgen.ops.gemm import GemmBias, GemmBiasGelu, GemmBiasResidualLayernorm
 from kernelgen.schedule.schedule import Schedule
@@ -18,7 +18,12 @@ from kernelgen.schedule.schedule import Schedule
 _PACK = """
 /* ---- ${name}: out[m][${n}] = ${meaning}, inner length ${k} ----
    schedule ${schedule} */
-enum { ${p}_K = ${k}, ${p}_N = ${n}, ${p}_PANEL = ${panel}, ${p}_WEIGHTS = ${p}_K * ${p}_N };
+enum {
+  ${p}_K = ${k},
+  ${p}_N = ${n},
+  ${p}_PANEL = ${panel},
+  ${p}_WEIGHTS = ${p}_K * ${p}_N
+};
 
 static int64_t ${p}_packed_floats(void) { return ${p}_WEIGHTS + ${vectors} * ${p}_N; }
 static int64_t ${p}_scratch_floats(const int64_t *dim) { (void)dim; return 0; }
@@ -70,6 +75,18 @@ INLINE void ${p}_tile(const int rows, const float *restrict a, const float *rest
     }
 }
 """
+
+_VARIANT = """\
+static __attribute__((noinline)) void ${p}_rows${rows}(
+    const float *a, const float *w, const float *ahead, int64_t pace,
+    const float *bias,${residual_arg} float *out) {
+  ${p}_tile(${rows}, a, w, ahead, pace, bias,${passed} out);
+}"""
+
+_CASE = """\
+    case ${rows}:
+      ${p}_rows${rows}(a, w, ahead, pace, bias,${passed} out);
+      break;"""
 
 _ROWS = """
 /* One function per number of rows, so that every tile keeps its sums in registers. */
@@ -146,12 +163,15 @@ _SPAN = {
 
 _NORM = """
     for (int64_t row = first; row < first + rows; row++)
-      ${p}_norm(out + row * ${p}_N, bias + ${p}_N, bias + 2 * ${p}_N, out + row * ${p}_N);"""
+      ${p}_norm(out + row * ${p}_N, bias + ${p}_N, bias + 2 * ${p}_N,
+                out + row * ${p}_N);"""
 
 
 def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
     """The C of a product with bias, GELU, or residual and LayerNorm under `schedule`."""
     v, mr, nr = (schedule.number(axis) for axis in ("vector", "mr", "nr"))
+    must_divide(operator.name, "panels", nr * v, operator.n)
+    must_divide(operator.name, "steps of k", schedule.number("ku"), operator.k)
     normed = isinstance(operator, GemmBiasResidualLayernorm)
     distance = schedule.number("prefetch")
     level = {"l1": 3, "l2": 2}[schedule.word("fetch")]
@@ -193,22 +213,16 @@ def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
         "result": result,
         "residual_arg": "\n                      const float *restrict residual," if normed else "",
         "residual_in": "\n  const float *residual = in[1];" if normed else "",
-        "residual_use": f" residual + row * {prefix}_N + panel," if normed else "",
+        "residual_use": f"\n                  residual + row * {prefix}_N + panel,"
+        if normed
+        else "",
     }
     passed = " residual," if normed else ""
+    rows = range(1, mr + 1)
     values["variants"] = "\n".join(
-        fill(
-            "static __attribute__((noinline)) void ${p}_rows${rows}(const float *a, const float *w,"
-            " const float *ahead, int64_t pace, const float *bias,${residual_arg} float *out) {\n"
-            "  ${p}_tile(${rows}, a, w, ahead, pace, bias,${passed} out);\n}",
-            {**values, "rows": rows, "passed": passed},
-        )
-        for rows in range(1, mr + 1)
+        fill(_VARIANT, {**values, "rows": r, "passed": passed}) for r in rows
     )
-    values["cases"] = "\n".join(
-        f"    case {rows}: {prefix}_rows{rows}(a, w, ahead, pace, bias,{passed} out); break;"
-        for rows in range(1, mr + 1)
-    )
+    values["cases"] = "\n".join(fill(_CASE, {**values, "rows": r, "passed": passed}) for r in rows)
     values["span"] = fill(_SPAN[schedule.word("tail")], values)
     values["after"] = fill(_NORM, values) if normed else ""
     text = [fill(_PACK, values)]

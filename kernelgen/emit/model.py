@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelgen.emit.part import BAD_ALIGNMENT, c_name, fill
-from kernelgen.emit.unit import part, words
+from kernelgen.emit.part import BAD_ALIGNMENT, fill
+from kernelgen.emit.unit import part, prefix_of, words
 from kernelgen.emit.vectors import prelude
 from kernelgen.graph.memory import Plan, plan
 from kernelgen.graph.types import Graph, Step
@@ -120,7 +120,8 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
             raise ScheduleError(f"schedules: {name!r} is missing, got {sorted(schedules)}")
     used = [schedules[name] for name in graph.operators]
     parts = [
-        part(operator, schedules[name], c_name(name)) for name, operator in graph.operators.items()
+        part(operator, schedules[name], prefix_of(operator))
+        for name, operator in graph.operators.items()
     ]
     layout = plan(graph)
     rows = schedules[MODEL].number("rows")
@@ -155,13 +156,13 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
 
 
 def _name(step: Step) -> str:
-    return c_name(step.operator.name)
+    return prefix_of(step.operator)
 
 
 def _packed_sizes(graph: Graph) -> str:
     return "\n".join(
-        f"  floats += {graph.uses(name)} * {c_name(name)}_packed_floats();"
-        for name in graph.operators
+        f"  floats += {graph.uses(name)} * {prefix_of(operator)}_packed_floats();"
+        for name, operator in graph.operators.items()
     )
 
 
@@ -176,9 +177,9 @@ def _packing(graph: Graph) -> str:
 
 def _inner_sizes(graph: Graph) -> str:
     lines = []
-    for name, operator in graph.operators.items():
+    for operator in graph.operators.values():
         dim = "row_dim" if operator.dims == ("m",) else "dim"
-        size = f"{c_name(name)}_scratch_floats({dim})"
+        size = f"{prefix_of(operator)}_scratch_floats({dim})"
         lines.append(f"  if ({size} > most) most = {size};")
     return "\n".join(lines)
 

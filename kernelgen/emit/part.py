@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Template
 
+from kernelgen.schedule.schedule import ScheduleError
+
 OK = 0
 BAD_ALIGNMENT = 2
 BAD_ID = 3
@@ -49,6 +51,12 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     filled.
     """
     return Template(template).substitute({key: str(value) for key, value in values.items()})
+
+
+def must_divide(operator: str, what: str, part: int, whole: int) -> None:
+    """Refuse a schedule whose pieces would run past the end; raises `ScheduleError`."""
+    if part < 1 or whole % part:
+        raise ScheduleError(f"{operator}: {what} of {part} do not divide {whole} evenly")
 
 
 def c_name(text: str) -> str:

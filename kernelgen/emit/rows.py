@@ -5,7 +5,7 @@ In: operator and schedule. Out: `Part` records, or one C function. Never here: m
 
 from __future__ import annotations
 
-from kernelgen.emit.part import BAD_ID, BAD_LENGTH, BAD_OFFSETS, Part, c_float, fill
+from kernelgen.emit.part import BAD_ID, BAD_LENGTH, BAD_OFFSETS, Part, c_float, fill, must_divide
 from kernelgen.ops.embed import EmbedLayernorm
 from kernelgen.ops.pool import MeanPool
 from kernelgen.schedule.schedule import Schedule
@@ -151,6 +151,7 @@ def norm_row(prefix: str, v: int, n: int, epsilon: float) -> str:
 def embed(operator: EmbedLayernorm, schedule: Schedule, prefix: str) -> Part:
     """Embedding lookup, sum and LayerNorm, token by token."""
     v, ahead = schedule.number("vector"), schedule.number("ahead")
+    must_divide(operator.name, "vectors", v, operator.hidden)
     values: dict[str, object] = {
         "p": prefix,
         "name": operator.name,
@@ -172,6 +173,7 @@ def embed(operator: EmbedLayernorm, schedule: Schedule, prefix: str) -> Part:
 def pool(operator: MeanPool, schedule: Schedule, prefix: str) -> Part:
     """Mean over the rows of every sequence."""
     v = schedule.number("vector")
+    must_divide(operator.name, "groups", v * schedule.number("group"), operator.hidden)
     values = {
         "p": prefix,
         "name": operator.name,

@@ -44,6 +44,21 @@ EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, c
 """
 
 
+_SHORT = {
+    "gemm_bias": "gemm",
+    "gemm_bias_gelu": "gemm_gelu",
+    "gemm_bias_residual_layernorm": "gemm_norm",
+    "embed_layernorm": "embed",
+    "mean_pool": "pool",
+}
+
+
+def prefix_of(operator: Operator) -> str:
+    """What the C names of an operator begin with: a short family name and the sizes."""
+    short = _SHORT.get(operator.family, operator.family)
+    return c_name(short + operator.name.removeprefix(operator.family))
+
+
 def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
     """The static functions of `operator`. Raises `ScheduleError` for a family without an
     emitter.
@@ -72,7 +87,7 @@ def source(operator: Operator, schedule: Schedule) -> str:
     """
     if schedule.operator != operator.name:
         raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
-    emitted = part(operator, schedule, c_name(operator.name))
+    emitted = part(operator, schedule, prefix_of(operator))
     values = {
         "p": emitted.prefix,
         "name": operator.name,

@@ -18,6 +18,7 @@ from typing import cast
 
 import numpy as np
 
+from kernelgen.graph.interpreter import RULES
 from kernelgen.graph.match import Floats, Flow
 from kernelgen.graph.onnx_file import GraphError, OnnxModel, OnnxNode, read
 from kernelgen.graph.shapes import fold
@@ -76,6 +77,9 @@ def flow_of(model: OnnxModel) -> Flow:
         raise GraphError(
             f"inputs: got {dict(model.inputs)}, wanted ids and mask, both [batch, sequence]"
         )
+    for node in model.nodes:
+        if node.op not in RULES:
+            raise GraphError(f"{node.where}: unknown operator, wanted one of {sorted(RULES)}")
     return Flow(model, fold(model, {name: ("batch", "seq") for name in model.inputs}))
 
 
@@ -162,9 +166,11 @@ def _gelu(flow: Flow, value: str) -> str:
     product = flow.node(flow.scaled(half, 0.5, "GELU"), "Mul", "GELU")
     for y, factor in (tuple(product.inputs), tuple(reversed(product.inputs))):
         plus = flow.maybe(factor, "Add")
-        if plus is None or flow.maybe(flow.scaled(plus, 1.0, "GELU"), "Erf") is None:
+        erfs = [flow.maybe(operand, "Erf") for operand in plus.inputs] if plus else []
+        erf = next((node for node in erfs if node is not None), None)
+        if plus is None or erf is None:
             continue
-        erf = flow.node(flow.scaled(plus, 1.0, "GELU"), "Erf", "GELU")
+        flow.scaled(plus, 1.0, "GELU")
         inner = flow.node(erf.inputs[0], "Div", "GELU")
         if inner.inputs[0] == y and flow.scaled(inner, sqrt(2.0), "GELU") == y:
             return y

@@ -107,7 +107,7 @@ def _attention(operator: Attention, machine: Machine) -> SearchSpace:
     }
     start: dict[str, Value] = {
         "vector": wide,
-        "qr": 8 if wide == 16 else 3,
+        "qr": 8 if wide == 16 else 2,
         "kv": 1,
         "exp": "poly5",
     }

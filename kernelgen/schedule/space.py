@@ -38,8 +38,23 @@ class SearchSpace:
         return count
 
     def default(self) -> Schedule:
-        """The schedule to begin with: always legal, sane on any machine with this ISA."""
-        return Schedule.of(self.operator, self.start)
+        """The schedule to begin with: always legal, sane on any machine with this ISA.
+
+        Where the usual start does not fit the operator's sizes, the first legal schedule that differs
+        in one choice, else a drawn one. Raises `ScheduleError` when nothing is legal.
+        """
+        usual = Schedule.of(self.operator, self.start)
+        reason = self.rule(self.start)
+        if reason is None:
+            return usual
+        for axis, values in self.axes.items():
+            for value in values:
+                if self.rule({**self.start, axis: value}) is None:
+                    return usual.with_choice(axis, value)
+        drawn = self._draw(np.random.default_rng(0))
+        if drawn is None:
+            raise ScheduleError(f"{self.operator}: no legal schedule; usual one: {reason}")
+        return drawn
 
     def legal(self, schedule: Schedule) -> str | None:
         """None when the schedule can be emitted; otherwise the reason, naming axis, got and
@@ -57,13 +72,16 @@ class SearchSpace:
 
     def sample(self, rng: np.random.Generator) -> Schedule:
         """A legal schedule drawn evenly; falls back to the default when luck runs out."""
+        return self._draw(rng) or self.default()
+
+    def _draw(self, rng: np.random.Generator) -> Schedule | None:
         for _ in range(200):
             drawn = {
                 axis: values[int(rng.integers(len(values)))] for axis, values in self.axes.items()
             }
             if self.rule(drawn) is None:
                 return Schedule.of(self.operator, drawn)
-        return self.default()
+        return None
 
     def mutate(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
         """A legal neighbour: one or two axes moved, mostly by one step along their values."""
