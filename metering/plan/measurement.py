@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, cast
 
 from metering.canonical import digest
 from metering.decimals import parse_decimal, to_text
@@ -23,6 +23,7 @@ __all__ = ["METHOD_VERSION", "MeasurementPlan", "Seeds", "SweepSpace", "short_ru
 METHOD_VERSION = "ignition-method-1"
 """Names the formulas of this release. Changing any formula changes this name."""
 
+Option = Literal["A", "B", "C", "D"]
 OPTIONS = ("A", "B", "C", "D")
 SCENARIOS = ("Offline", "SingleStream", "MultiStream", "Server")
 ARRANGEMENTS = ("padded", "single", "grouped", "ragged")
@@ -135,7 +136,7 @@ class MeasurementPlan:
 
     plan_id: str
     method_version: str
-    option: Literal["A", "B", "C", "D"]
+    option: Option
     scenario: str
     precision: str
     cores: tuple[int, ...]
@@ -245,7 +246,7 @@ class MeasurementPlan:
         plan = cls(
             plan_id=fields.text("plan_id"),
             method_version=fields.text("method_version"),
-            option=fields.text("option", OPTIONS),  # type: ignore[arg-type]
+            option=cast("Option", fields.text("option", OPTIONS)),
             scenario=fields.text("scenario"),
             precision=fields.text("precision"),
             cores=fields.integers("cores"),
