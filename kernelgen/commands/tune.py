@@ -176,7 +176,7 @@ def _split(
 
     if family not in FAMILIES:
         raise ValueError(f"--op: got {family!r}, wanted one of {', '.join(sorted(FAMILIES))}")
-    own = {item.name for item in fields(FAMILIES[family])}  # type: ignore[arg-type]
+    own = {item.name for item in fields(FAMILIES[family])}
     fixed = {name: value for name, value in shape.items() if name in own}
     dims = {name: int(value) for name, value in shape.items() if name not in own}
     unknown = set(dims) - varying
