@@ -9,6 +9,7 @@ from portal.settings.base import database
 # Not through the environment: other rooms' tests read the real home's model cache from there.
 IGNITION_HOME = Path(tempfile.mkdtemp(prefix="ignition-test-"))
 STATIC_ROOT = IGNITION_HOME / "static"
+STATIC_ROOT.mkdir()
 MEDIA_ROOT = IGNITION_HOME / "documents"
 
 SECRET_KEY = "only-for-tests-and-never-deployed"  # noqa: S105

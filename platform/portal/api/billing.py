@@ -1,0 +1,44 @@
+"""Savings and invoices: the same rows and the same digits as on the pages and in the exports."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Router
+from ninja.pagination import LimitOffsetPagination, paginate
+
+from portal.api.auth import actor_of
+from portal.api.schemas import ErrorOut, InvoiceOut, SavingsOut
+from portal.billing import selectors
+
+router = Router(tags=["billing"])
+
+
+@router.get("/savings", response=list[SavingsOut], operation_id="list_savings")
+@paginate(LimitOffsetPagination)
+def savings(request: HttpRequest) -> Any:
+    """Savings per period."""
+    return selectors.savings_list(actor=actor_of(request))
+
+
+@router.get(
+    "/savings/{savings_id}", response={200: SavingsOut, 404: ErrorOut}, operation_id="get_savings"
+)
+def saving(request: HttpRequest, savings_id: UUID) -> Any:
+    """One period's savings with the fee's steps."""
+    return selectors.savings_get(actor=actor_of(request), savings_id=savings_id)
+
+
+@router.get("/invoices", response=list[InvoiceOut], operation_id="list_invoices")
+@paginate(LimitOffsetPagination)
+def invoices(request: HttpRequest) -> Any:
+    """Issued invoices."""
+    return selectors.invoice_list(actor=actor_of(request))
+
+
+@router.get(
+    "/invoices/{invoice_id}", response={200: InvoiceOut, 404: ErrorOut}, operation_id="get_invoice"
+)
+def invoice(request: HttpRequest, invoice_id: UUID) -> Any:
+    """One issued invoice: the frozen document."""
+    return selectors.invoice_get(actor=actor_of(request), invoice_id=invoice_id)
