@@ -10,11 +10,8 @@ class InvoiceFilter(django_filters.FilterSet):
 
     number = django_filters.CharFilter(lookup_expr="icontains", label="Number contains")
     period = django_filters.CharFilter(field_name="period__label", label="Period, as 2026-11")
-    live = django_filters.TypedChoiceFilter(
-        choices=(("true", "issued"), ("false", "superseded")),
-        coerce=lambda text: text == "true",
-        label="State",
-        empty_label="any",
+    live = django_filters.ChoiceFilter(
+        choices=(("True", "issued"), ("False", "superseded")), label="State", empty_label="any"
     )
 
     class Meta:

@@ -16,6 +16,9 @@ STATICFILES_FINDERS = [
 
 CSRF_FAILURE_VIEW = "portal.web.views.csrf_failure"
 
+# django-axes shows this page, with status 429, while a sign-in is locked.
+AXES_LOCKOUT_TEMPLATE = "portal/locked.html"
+
 DJANGO_TABLES2_TEMPLATE = "portal/parts/table.html"
 
 # django-csp 4. Nothing inline; chart pages alone add inline styles (see access.chart_page).
