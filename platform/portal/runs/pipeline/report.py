@@ -142,10 +142,12 @@ def seal(*, actor: Actor, invoice: Invoice) -> Report:
     WorkspaceError when the auditor has not signed yet. A bundle that does not verify still gets
     its row, with the failed checks on it: a person has to see that.
     """
-    found = Report.objects.filter(invoice=invoice).first()
-    if found:
-        return Report.objects.get(pk=found.pk)
     staging = staging_folder(invoice)
+    found: Report | None = Report.objects.filter(invoice=invoice).first()
+    if found:
+        # A run that was killed right after the row was written left the folder behind.
+        shutil.rmtree(staging, ignore_errors=True)
+        return found
     if not countersigned(invoice):
         raise WorkspaceError(
             f"{invoice}: the auditor has not countersigned; they run 'python -m reports"

@@ -61,7 +61,7 @@ def generate_kernels(*, actor: Actor, baseline: Baseline, line: Line) -> KernelP
             machine=Machine.from_dict(baseline.system.machine),
             price_per_core_hour=book.price_per_core_hour,
             currency=book.currency,
-            records=home() / "packages" / f"{tuning.pk}.records",
+            records=_records(tuning),
             core=plan.cores[0],
             on_event=recorder,
         )
@@ -88,6 +88,15 @@ def generate_kernels(*, actor: Actor, baseline: Baseline, line: Line) -> KernelP
         operators=stored["operators"],
         path=package,
     )
+
+
+def _records(tuning: Tuning) -> Path:
+    """What is known about this model on this machine: a search that was cut off goes on there,
+    and a later one starts from it."""
+    name = f"{tuning.system.fingerprint[:16]}-{tuning.mix.model.sha256[:16]}.jsonl"
+    folder = home() / "packages" / "records"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
 
 
 def _outcome(result: TuneResult) -> dict[str, object]:
@@ -137,6 +146,10 @@ class _Recorder:
         if event.kind != "trial" or len(self.waiting) >= EVENTS_PER_WRITE:
             self.flush()
             self.line(event.text)
+        if event.kind == "interrupted":
+            # The engine would package what it has; but both sides signed a whole search, so the
+            # job stops here and the next run goes on from the records.
+            raise KeyboardInterrupt
 
     def flush(self) -> None:
         """Write the rows that wait."""
