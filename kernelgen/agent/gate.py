@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from kernelgen.judge.session import Refusal
 from kernelgen.judge.trial import race
 from kernelgen.judge.verdict import Candidate
 from kernelgen.machine import Machine
-from kernelgen.ops.operator import Array, offsets_of
+from kernelgen.ops.operator import Array, Tensor, offsets_of
 from kernelgen.package.build import MODEL_COMPILE_LIMIT_S, model_flags
 from kernelgen.schedule import Schedule
 from kernelgen.targets.cpu import compile_shared
@@ -43,6 +44,11 @@ class TrafficEncoder(TextEncoder):
 
     samples: tuple[npt.NDArray[np.int64], ...] = field(default=(), repr=False)
     _memory: dict[bytes, Array] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """As the model's own, built once: the judge asks at every call."""
+        return super().tensors
 
     def spec(self) -> dict[str, object]:
         return TextEncoder(self.model).spec()

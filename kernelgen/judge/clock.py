@@ -150,6 +150,8 @@ class Match:
         self._mine = mine
         self._other = other
         self._rng = rng
+        self._outputs = [(t.name, t.sizes(dims), t.dtype) for t in operator.by_role("output")]
+        self._inputs = [t.name for t in operator.by_role("input")]
         self._feed = Feed(operator, dims, rng)
         self.weights = {t.name: self._feed.first[t.name] for t in operator.by_role("weight")}
         self._region: Region = mine.inputs
@@ -215,10 +217,7 @@ class Match:
         self._mine.outputs.rewind(jitter)
         for _ in range(calls):
             outputs.append(
-                [
-                    self._mine.outputs.take(_bytes(t.sizes(self._dims), t.dtype))
-                    for t in self._operator.by_role("output")
-                ]
+                [self._mine.outputs.take(_bytes(shape, dtype)) for _, shape, dtype in self._outputs]
             )
         end = self._mine.outputs.take(0)
         for side in sides:
@@ -270,15 +269,14 @@ class Match:
         count = max(1, len(batch.calls) // 10)
         chosen = {last if self._rng.random() < 0.4 else int(self._rng.integers(last + 1))}
         chosen |= {int(self._rng.integers(last + 1)) for _ in range(count - 1)}
-        names = [t.name for t in self._operator.by_role("input")]
         for call in sorted(chosen):
             outputs = {
-                t.name: self._mine.outputs.get(at, t.sizes(self._dims), t.dtype)
-                for t, at in zip(
-                    self._operator.by_role("output"), batch.calls[call][1], strict=True
+                name: self._mine.outputs.get(at, shape, dtype)
+                for (name, shape, dtype), at in zip(
+                    self._outputs, batch.calls[call][1], strict=True
                 )
             }
-            inputs = dict(zip(names, batch.contents[call], strict=True))
+            inputs = dict(zip(self._inputs, batch.contents[call], strict=True))
             timing.snapshots.append(Snapshot(inputs, outputs, self._poison))
 
     def _agree(self, batch: _Batch) -> None:
@@ -286,23 +284,21 @@ class Match:
         its answer.
         """
         for _, outputs in batch.calls:
-            for tensor, at in zip(self._operator.by_role("output"), outputs, strict=True):
-                if tensor.dtype != "float32":
+            for (name, shape, dtype), at in zip(self._outputs, outputs, strict=True):
+                if dtype != "float32":
                     continue
-                end = at + _bytes(tensor.sizes(self._dims), tensor.dtype)
+                end = at + _bytes(shape, dtype)
                 mine = self._mine.outputs.bytes[at:end].view(np.float32)
                 step = max(1, mine.size // 512)
                 pick = slice(int(self._rng.integers(step)), None, step)
                 if not np.isfinite(mine[pick]).all():
-                    raise Refusal("not_written", f"a timed call left {tensor.name} unwritten")
+                    raise Refusal("not_written", f"a timed call left {name} unwritten")
                 if self._other is None or not mine.size:
                     continue
                 other = self._other.outputs.bytes[at:end].view(np.float32)
                 gap = np.abs(mine[pick] - other[pick])
                 if not float(gap.max()) <= AGREEMENT * float(np.abs(other).max()):
-                    raise Refusal(
-                        "wrong_output", f"a timed call's {tensor.name} is not the incumbent's"
-                    )
+                    raise Refusal("wrong_output", f"a timed call's {name} is not the incumbent's")
 
     def _check_idle(self) -> None:
         if self._idle_ns > IDLE_ALLOWANCE_NS + 0.1 * self._busy_ns:

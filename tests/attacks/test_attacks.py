@@ -1,4 +1,6 @@
-"""Every cheat is refused for the reason its file states, every honest kernel accepted. A new fixture needs no change here."""
+"""Every cheat is refused for the reason its file states, every honest kernel accepted. A new
+fixture needs no change here.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_model_is_tuned_packaged_and_resumed(
     result = kernelgen.optimize(
         model,
         out=tmp_path / "package",
-        budget_s=6.0,
+        budget_s=12.0,
         samples=samples,
         seed=1,
         machine=machine,
@@ -86,7 +86,7 @@ def test_a_model_is_tuned_packaged_and_resumed(
     again = kernelgen.optimize(
         model,
         out=tmp_path / "package",
-        budget_s=6.0,
+        budget_s=12.0,
         samples=samples,
         seed=1,
         machine=machine,

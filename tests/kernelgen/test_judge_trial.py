@@ -26,11 +26,15 @@ from kernelgen.targets.cpu import compile_shared
 
 CORE = min(os.sched_getaffinity(0))
 PRELUDE = (folder() / "kernel.h").read_text()
-SIGNATURE = (
-    "NOTHING_PACKED NO_SCRATCH int kernel(const void *const *in, void *const *out, const int64_t *dim, "
-    "const void *packed, void *scratch) { const float *x = in[0]; float *y = out[0]; int64_t n = dim[0];"
-    "(void)packed; (void)scratch; "
-)
+SIGNATURE = """NOTHING_PACKED
+NO_SCRATCH
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed,
+           void *scratch) {
+  const float *x = in[0];
+  float *y = out[0];
+  int64_t n = dim[0];
+  (void)packed, (void)scratch;
+"""
 ONCE = SIGNATURE + "for (int64_t i = 0; i < n; i++) SCALE(i); return 0; }"
 FOUR_TIMES = (
     SIGNATURE + "for (volatile int r = 0; r < 4; r++)"
