@@ -3,9 +3,10 @@
 import django_filters
 
 from portal.audits.models import Review
+from portal.web.filtering import ListFilter
 
 
-class ReviewFilter(django_filters.FilterSet):
+class ReviewFilter(ListFilter):
     """Reviews by state."""
 
     state = django_filters.ChoiceFilter(

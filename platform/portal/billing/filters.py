@@ -3,9 +3,10 @@
 import django_filters
 
 from portal.billing.models import Invoice, JournalEntry, ParkedUsage
+from portal.web.filtering import ListFilter
 
 
-class InvoiceFilter(django_filters.FilterSet):
+class InvoiceFilter(ListFilter):
     """Invoices by number, period and state."""
 
     number = django_filters.CharFilter(lookup_expr="icontains", label="Number contains")
@@ -19,7 +20,7 @@ class InvoiceFilter(django_filters.FilterSet):
         fields = ("number", "period", "live")
 
 
-class JournalFilter(django_filters.FilterSet):
+class JournalFilter(ListFilter):
     """Postings by account and invoice."""
 
     account = django_filters.CharFilter(lookup_expr="icontains", label="Account contains")
@@ -32,7 +33,7 @@ class JournalFilter(django_filters.FilterSet):
         fields = ("account", "invoice")
 
 
-class ParkedFilter(django_filters.FilterSet):
+class ParkedFilter(ListFilter):
     """Parked lines by fate."""
 
     fate = django_filters.CharFilter(label="Fate")

@@ -3,9 +3,10 @@
 import django_filters
 
 from portal.documents.models import StoredFile
+from portal.web.filtering import ListFilter
 
 
-class FileFilter(django_filters.FilterSet):
+class FileFilter(ListFilter):
     """Files by kind, name or digest."""
 
     kind = django_filters.CharFilter(label="Kind")

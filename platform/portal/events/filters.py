@@ -3,9 +3,10 @@
 import django_filters
 
 from portal.events.models import Event
+from portal.web.filtering import ListFilter
 
 
-class EventFilter(django_filters.FilterSet):
+class EventFilter(ListFilter):
     """Events by action, person or subject."""
 
     action = django_filters.CharFilter(lookup_expr="icontains", label="Action contains")

@@ -3,9 +3,10 @@
 import django_filters
 
 from portal.registry.models import ModelMix, System
+from portal.web.filtering import ListFilter
 
 
-class SystemFilter(django_filters.FilterSet):
+class SystemFilter(ListFilter):
     """Systems by part of their name or fingerprint."""
 
     name = django_filters.CharFilter(lookup_expr="icontains", label="Name contains")
@@ -18,7 +19,7 @@ class SystemFilter(django_filters.FilterSet):
         fields = ("name", "fingerprint")
 
 
-class MixFilter(django_filters.FilterSet):
+class MixFilter(ListFilter):
     """Model mixes by part of the mix's or the model's name."""
 
     name = django_filters.CharFilter(lookup_expr="icontains", label="Name contains")

@@ -6,11 +6,12 @@ import django_filters
 
 from kernelgen.agent.results import EventKind
 from portal.runs.models import Job, Measurement, TuningEvent
+from portal.web.filtering import ListFilter
 
 KINDS = tuple((kind, kind.replace("_", " ")) for kind in get_args(EventKind))
 
 
-class TrialFilter(django_filters.FilterSet):
+class TrialFilter(ListFilter):
     """Lines of a search by kind, operator and words."""
 
     kind = django_filters.ChoiceFilter(choices=KINDS, label="What", empty_label="any")
@@ -22,7 +23,7 @@ class TrialFilter(django_filters.FilterSet):
         fields = ("kind", "operator", "text")
 
 
-class MeasurementFilter(django_filters.FilterSet):
+class MeasurementFilter(ListFilter):
     """Measurements by state."""
 
     state = django_filters.ChoiceFilter(
@@ -34,7 +35,7 @@ class MeasurementFilter(django_filters.FilterSet):
         fields = ("state",)
 
 
-class JobFilter(django_filters.FilterSet):
+class JobFilter(ListFilter):
     """Jobs by state and kind."""
 
     state = django_filters.ChoiceFilter(choices=Job.State.choices, label="State", empty_label="any")

@@ -20,6 +20,9 @@ from portal.web.evidence import read_run
 from portal.web.figures import Figure, crumbs
 from portal.web.lists import list_page
 
+# Lines that stand for a kernel that was built and judged; the rest tell of the search itself.
+TRIED = ("trial", "kept", "resumed")
+
 
 @require_safe
 @for_readers_of("baselines")
@@ -181,7 +184,7 @@ def speed_series(events: Iterable[TuningEvent]) -> dict[str, list[tuple[float, f
     """
     series: dict[str, list[tuple[float, float]]] = {}
     for event in events:
-        if not event.operator:
+        if not event.operator or event.kind not in TRIED:
             continue
         points = series.setdefault(event.operator, [(event.elapsed_s, 1.0)])
         if event.kind == "kept" and event.ratio is not None and event.ratio > 1:
@@ -199,7 +202,7 @@ def _outcomes(shown: Tuning, events: list[TuningEvent]) -> list[tuple[str, int]]
 
 def _tuning_figures(shown: Tuning, events: list[TuningEvent]) -> tuple[Figure, ...]:
     done = shown.state == Tuning.State.DONE
-    tried = sum(event.kind == "trial" for event in events)
+    tried = sum(event.kind in TRIED for event in events)
     elapsed = shown.seconds if done else max((event.elapsed_s for event in events), default=0)
     price = shown.baseline.contract_version.price_book
     cores = len(shown.baseline.contract_version.plan["cores"])

@@ -100,8 +100,9 @@ def stored_pairs(evidence_path: str, part: str) -> list[dict[str, Any]]:
             _result(base / "runs" / str(entry[arm])).get("samples_per_second")
             for arm in ("base", "other")
         ]
-        if not entry["warm_up"] and all(rates):
-            log_ratio = math.log(float(rates[1]) / float(rates[0]))
+        base_rate, other_rate = (float(rate or 0) for rate in rates)
+        if not entry["warm_up"] and base_rate and other_rate:
+            log_ratio = math.log(other_rate / base_rate)
             rows.append({"base": entry["base"], "other": entry["other"], "log_ratio": log_ratio})
     return rows
 
