@@ -206,7 +206,8 @@ def test_invoice_shows_amounts_journal_and_exports(stage: Stage, client: Client)
     document = stage.invoice.document
     text = client.get(reverse("billing:invoice", args=[stage.invoice.pk])).content.decode()
     for words in (
-        stage.invoice.number, *(f"{Decimal(document[name]):,f}" for name in ("fee", "tax", "payable")),
+        *(f"{Decimal(document[name]):,f}" for name in ("fee", "tax", "payable")),
+        stage.invoice.number,
         "[2026-09-01, 2026-10-01)", "Europe/Berlin", "short-run plan", "focus.csv",
         "Sum, must be zero", "How this is made",
     ):  # fmt: skip

@@ -6,7 +6,6 @@ states and usage with repetitions. Figures are chosen, logs are short; nothing h
 """
 
 import base64
-import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
 from django.utils import timezone
 
-from kernelgen.machine import Machine
 from metering.contract import Contract, Party, flat_share
 from metering.export import focus_csv, journal_csv, ubl_xml
 from metering.ledger import Invoice as InvoiceDocument
@@ -52,7 +50,7 @@ from portal.registry.services import (
     system_register,
 )
 from portal.runs import jobs
-from portal.runs.models import Baseline, Job, Measurement, Tuning, TuningEvent
+from portal.runs.models import Baseline, Job, Measurement, Tuning
 from portal.runs.services import (
     BaselineFigures,
     MeasuredFigures,
@@ -60,20 +58,22 @@ from portal.runs.services import (
     measurement_open,
     measurement_record,
     package_store,
-    tuning_events_add,
     tuning_open,
     tuning_record,
 )
 from reports.canonical import canonical_json, sha256_bytes
 from reports.envelope import add, sign
 from reports.keys import key_id, public_pem
+from tests.portal.web_evidence import (
+    baseline_document,
+    machine,
+    pairs,
+    trials,
+    usage_lines,
+)
 
 PASSWORD = "a long enough test password"
 FROZEN_AT = datetime(2026, 8, 3, 9, 30, tzinfo=UTC)
-RATES = (
-    (1, "padded", 16, "612.4"), (2, "padded", 16, "884.1"), (1, "single", 1, "401.9"),
-    (2, "single", 1, "655.0"), (1, "grouped", 16, "703.6"), (2, "grouped", 16, "1012.5"),
-)  # fmt: skip
 GAINS = (0.243, 0.251, 0.237, 0.262, 0.248, 0.255, 0.241, 0.259, 0.246, 0.252)
 NOISE = (0.002, -0.003, 0.001, -0.001, 0.003, -0.002)
 
@@ -121,10 +121,10 @@ def build(home: Path) -> Stage:
         "provider": platform, "customer": owner, "auditor": people["auditor"],
     }  # fmt: skip
     system = system_register(
-        actor=owner, organisation=organisation, name="search-eu-1", machine=_machine("5e", 32)
+        actor=owner, organisation=organisation, name="search-eu-1", machine=machine("5e", 32)
     )
     system = system_register(
-        actor=owner, organisation=organisation, name="search-eu-1", machine=_machine("ab", 48)
+        actor=owner, organisation=organisation, name="search-eu-1", machine=machine("ab", 48)
     )
     mix = _mix(home, owner)
     versions = [_contract(owner, system, mix, number) for number in (1, 2, 3)]
@@ -189,18 +189,6 @@ def _people() -> dict[str, Membership]:
         )
         for name, organisation, role in wanted
     }  # fmt: skip
-
-
-def _machine(mark: str, l3_mebibytes: int) -> Machine:
-    return Machine.from_dict(
-        {
-            "cpu_model": "Example CPU 6430 @ 2.10GHz", "architecture": "x86_64",
-            "isa": ["avx2", "avx512f", "avx512vnni", "fma"], "cores": 2, "l1d_bytes": 49152,
-            "l2_bytes": 2097152, "l3_bytes": l3_mebibytes * 2**20, "memory_bytes": 24 * 2**30,
-            "kernel": "6.1.0-27-amd64", "gpus": [], "fingerprint": mark * 32,
-            "peak_gflops_per_core": 118.4, "peak_gbps_per_core": 12.7,
-        }
-    )  # fmt: skip
 
 
 def _mix(home: Path, owner: Membership) -> ModelMix:
@@ -268,99 +256,11 @@ def _sign(version: ContractVersion, party: str, actor: Any, key: Ed25519PrivateK
     )  # fmt: skip
 
 
-def _run(folder: Path, run_id: str, rate: float) -> None:
-    """A run's files in the shape LoadGen leaves them."""
-    values = {
-        "loadgen_version": "5.1.3 @ 0123456789", "effective_scenario": "Offline",
-        "effective_min_duration_ms": 2000, "result_validity": "VALID",
-        "result_samples_per_second": rate, "result_query_count": 1, "num_errors": 0,
-        "num_warnings": 0,
-    }  # fmt: skip
-    lines = [
-        ":::MLLOG " + json.dumps({"key": key, "value": value, "metadata": {"is_error": False}})
-        for key, value in values.items()
-    ]
-    result = {"run_id": run_id, "state": "VALID", "samples_per_second": str(rate),
-              "started_at": "2026-08-03T09:20:11Z"}  # fmt: skip
-    base = folder / "runs" / run_id
-    workspace.write(base / "mlperf_log_detail.txt", ("\n".join(lines) + "\n").encode())
-    workspace.write(base / "result.json", json.dumps(result).encode())
-
-
-def _baseline_document(evidence: Path) -> dict[str, Any]:
-    table, accuracy = [], {"min_cosine": "0.99999991", "mean_cosine": "0.99999999",
-                           "max_abs_error": "0.0000011", "samples": 320, "floor": "0.9999",
-                           "passed": True}  # fmt: skip
-    ranked = sorted(RATES, key=lambda row: -float(row[3]))[:3]
-    for number, row in enumerate(RATES):
-        threads, arrangement, batch, rate = row
-        finals = [f"final-{number:02d}-r{turn}" for turn in range(3)] if row in ranked else []
-        checked = f"accuracy-{number:02d}" if row in ranked else None
-        names = [f"screen-{number:02d}", *finals, *([checked] if checked else [])]
-        for run_id in names:
-            _run(evidence / "baseline", run_id, float(rate))
-        table.append(
-            {
-                "sut": {"stack": "onnxruntime", "threads": threads, "instances": 1,
-                        "arrangement": arrangement, "batch": batch, "graph_optimization": "all",
-                        "precision": "float32", "package": None},
-                "state": "VALID", "samples_per_second": rate,
-                "screening_run": f"screen-{number:02d}", "final_runs": finals,
-                "accuracy_run": checked, "accuracy": accuracy if finals else None,
-            }
-        )  # fmt: skip
-    best = table[-1]
-    return {
-        "schema": "ignition.baseline.v1", "stack": "onnxruntime", "version": "1.24.1",
-        "digest": "0c" * 32, "sut": best["sut"], "samples_per_second": "1012.5",
-        "runs": best["final_runs"], "accuracy": accuracy, "accuracy_run": best["accuracy_run"],
-        "reference_run": "reference", "policy": "fixed", "table": table, "stacks": [],
-        "frozen_at": "2026-08-03T09:30:00Z", "as_found": table[0],
-    }  # fmt: skip
-
-
-def _pairs(evidence: Path, part: str, gains: tuple[float, ...]) -> list[dict[str, Any]]:
-    rows, entries = [], []
-    for number, gain in enumerate((0.21, *gains)):
-        arms = {}
-        for arm, rate in (("base", 1010.0 + number), ("other", (1010.0 + number) * (1 + gain))):
-            arms[arm] = f"{part}-p{number:02d}-a0-{arm}"
-            _run(evidence / part, arms[arm], round(rate, 4))
-        entries.append({"pair": number, "warm_up": number == 0, "first": "base", **arms})
-        if number:
-            rows.append({**arms, "log_ratio": f"{math.log1p(gain):.12g}"})
-    workspace.write(evidence / part / "pairs.json", json.dumps({"pairs": entries}).encode())
-    return rows
-
-
-def _trials(tuning: Tuning) -> None:
-    operators = ("gemm_bias", "attention", "gemm_bias_gelu")
-    rows = [
-        TuningEvent(tuning=tuning, seq=0, kind="started", trial=0, text="search", elapsed_s=0.0)
-    ]
-    for trial in range(1, 61):
-        operator = operators[trial % 3]
-        ratio = (1.0 + 0.11 * math.exp(-trial / 17)) if trial % 4 != 1 else 0.93
-        wrong = trial % 7 == 5
-        seen = {"tuning": tuning, "operator": operator, "trial": trial, "elapsed_s": 1.5 * trial}
-        text = "refused: wrong output" if wrong else f"tile {4 + trial % 4}x{16 * (1 + trial % 2)}"
-        rows.append(
-            TuningEvent(
-                seq=len(rows), kind="trial", ratio=None if wrong else ratio, text=text, **seen
-            )
-        )
-        if ratio > 1.004 and not wrong:
-            rows.append(
-                TuningEvent(seq=len(rows), kind="kept", ratio=ratio, text="new incumbent", **seen)
-            )
-    tuning_events_add(tuning=tuning, events=rows)
-
-
 def _review(
     home: Path, platform: Platform, version: ContractVersion, key: Ed25519PrivateKey
 ) -> Review:
     evidence = home / "evidence" / version.contract_id
-    document = _baseline_document(evidence)
+    document = baseline_document(evidence)
     path = evidence / "baseline" / "baseline.json"
     workspace.write(path, canonical_json(document))
     baseline = baseline_freeze(
@@ -375,7 +275,7 @@ def _review(
         evidence=evidence,
     )  # fmt: skip
     tuning = tuning_open(actor=platform, baseline=baseline, seed=7, budget_s=Decimal(90))
-    _trials(tuning)
+    trials(tuning)
     tuning_record(
         actor=platform, tuning=tuning, trials=60, accepted=21,
         rejected={"wrong output": 8, "not faster": 31}, seconds=Decimal("89.412"),
@@ -403,9 +303,9 @@ def _review(
         actor=platform, contract_version=version, baseline=baseline, package=package,
         evidence=evidence,
     )  # fmt: skip
-    pairs = _pairs(evidence, "uplift", GAINS)
-    _pairs(evidence, "aa", NOISE)
-    found = estimate([float(row["log_ratio"]) for row in pairs]).to_dict()
+    rows = pairs(evidence, "uplift", GAINS)
+    pairs(evidence, "aa", NOISE)
+    found = estimate([float(row["log_ratio"]) for row in rows]).to_dict()
     aa = estimate([math.log1p(value) for value in NOISE]).to_dict()
     measured = measurement_record(
         actor=platform,
@@ -413,7 +313,7 @@ def _review(
         figures=MeasuredFigures(
             aa={"lo": aa["lo"], "hi": aa["hi"], "claim": found["lower_95"], "passed": True,
                 "reason": "", "pairs": len(NOISE)},
-            uplift=found, pairs=pairs,
+            uplift=found, pairs=rows,
             accuracy={"min_cosine": "0.99999987", "mean_cosine": "0.99999996",
                       "max_abs_error": "0.0000021", "samples": 80, "floor": "0.9999",
                       "passed": True},
@@ -435,26 +335,9 @@ def _review(
     )
 
 
-def _usage_lines() -> list[str]:
-    lines = [
-        json.dumps(
-            {
-                "specversion": "1.0", "type": "ignition.usage.v1", "source": "gateway-1",
-                "id": f"2026-09-{day:02d}", "time": f"2026-09-{day:02d}T10:00:00Z",
-                "data": {"model": "text-encoder", "system": "search-eu-1",
-                         "samples": 61_000_000_000 + 1_000_003 * day},
-            }
-        )
-        for day in range(1, 29)
-    ]  # fmt: skip
-    changed = json.loads(lines[4])
-    changed["data"]["samples"] = 5
-    return [*lines, lines[3], json.dumps(changed), "not an event"]
-
-
 def _bill(home: Path, people: dict[str, Membership], measurement: Measurement) -> Invoice:
     owner, finance = people["owner"], people["finance"]
-    usage_ingest(actor=owner, organisation=owner.organisation, lines=_usage_lines(), via="file")
+    usage_ingest(actor=owner, organisation=owner.organisation, lines=usage_lines(), via="file")
     period = period_open(
         actor=finance, contract_version=measurement.contract_version, label="2026-09"
     )
