@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from reports import envelope, manifest, pdfsign, sshsig
@@ -52,8 +52,15 @@ def assemble(
     """Build the staging folder: everything the platform signs before the auditor does.
 
     Raises ReportError, before any key is used, when evidence, facts, statements and exports do
-    not agree or the figures do not recompute. An older staging folder is replaced as a whole.
+    not agree, the figures do not recompute, or the report is dated later than `now` (the clock's
+    time when None). An older staging folder is replaced as a whole.
     """
+    present = (now or datetime.now(UTC)).astimezone(UTC)
+    if datetime.fromisoformat(facts.document.issued_at) > present:
+        raise ReportError(
+            f"document.issued_at is {facts.document.issued_at}, but it is only "
+            f"{present.isoformat(timespec='seconds')}; a report is not dated ahead"
+        )
     part = staging.with_name(f".{staging.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     for name in files_under(evidence):
@@ -72,7 +79,7 @@ def assemble(
     check_contents(part, measurement, billing, checks)
     checks.require("signing the report")
     (part / BILLING).write_bytes(envelope.sign(billing, keys.statement))
-    (part / REPORT).write_bytes(pdfsign.certify(render(facts), keys, now=now))
+    (part / REPORT).write_bytes(pdfsign.certify(render(facts), keys))
     shutil.rmtree(staging, ignore_errors=True)
     part.replace(staging)
     return staging
@@ -111,7 +118,6 @@ def auditor_sign(
     *,
     trust: Path | None = None,
     passphrase: str | None = None,
-    now: datetime | None = None,
 ) -> Path:
     """The auditor's tool, second time: check and recompute all, countersign, sign the list.
 
@@ -145,7 +151,7 @@ def auditor_sign(
     keys = load_keys(auditor_keys_dir, "auditor", passphrase)
     # Either may be there already when this tool was killed half-way.
     if not countersigned:
-        _replace(staging / REPORT, pdfsign.countersign(report, keys, now=now))
+        _replace(staging / REPORT, pdfsign.countersign(report, keys))
     _replace(staging / BILLING, envelope.add(billing, keys.statement))
     listing = manifest.build(staging)
     _replace(staging / manifest.NAME, listing)

@@ -30,6 +30,9 @@ from reports.statement import (
 
 T = TypeVar("T")
 
+# What a report prints fits in a hundredth of this; a stranger's must not keep Typst busy for ever.
+MAX_FACTS_BYTES = 4 << 20
+
 
 @dataclass(frozen=True)
 class Check:
@@ -127,7 +130,10 @@ def _no_uplift() -> None:
 
 
 def _facts(folder: Path, measurement_payload: bytes) -> ReportFacts:
-    data = (folder / "facts.json").read_bytes()
+    path = folder / "facts.json"
+    if path.stat().st_size > MAX_FACTS_BYTES:
+        raise ReportError(f"facts.json has {path.stat().st_size} bytes, at most {MAX_FACTS_BYTES}")
+    data = path.read_bytes()
     canonical_document(data)
     facts = ReportFacts.from_json(data)
     if facts.to_bytes() != data:

@@ -133,12 +133,13 @@ def create_auditor_keys(
 
 def load_keys(directory: Path, role: Role, passphrase: str | None = None) -> KeySet:
     """Load a complete key directory. Raises ReportError naming the missing or locked file."""
+    names = ("document", "statement", "manifest", _note_file(role))
+    loaded = {name: _load_private(directory / f"{name}.key", passphrase) for name in names}
+    return _key_set(directory, role, loaded)
 
-    def private(name: str) -> PrivateKey:
-        return _load_private(directory / f"{name}.key", passphrase)
 
-    note_name = _NOTE_KEY[role][0]
-    document = private("document")
+def _key_set(directory: Path, role: Role, keys: dict[str, PrivateKey]) -> KeySet:
+    document, note = keys["document"], _note_file(role)
     if not isinstance(document, ec.EllipticCurvePrivateKey):
         raise ReportError(f"{directory / 'document.key'}: got another kind of key, wanted P-256")
     certificate = load_certificate(directory / "document.pem")
@@ -146,13 +147,13 @@ def load_keys(directory: Path, role: Role, passphrase: str | None = None) -> Key
         raise ReportError(f"{directory / 'document.pem'} does not belong to document.key")
     return KeySet(
         role=role,
-        statement=_ed25519(private("statement"), directory / "statement.key"),
-        manifest=_ed25519(private("manifest"), directory / "manifest.key"),
+        statement=_ed25519(keys["statement"], directory / "statement.key"),
+        manifest=_ed25519(keys["manifest"], directory / "manifest.key"),
         document=document,
         document_certificate=certificate,
         root_certificate=load_certificate(directory / "root.pem"),
-        note=_ed25519(private(_note_file(role)), directory / f"{_note_file(role)}.key"),
-        note_name=note_name,
+        note=_ed25519(keys[note], directory / f"{note}.key"),
+        note_name=_NOTE_KEY[role][0],
     )
 
 
@@ -229,16 +230,18 @@ def _create(
         keys: dict[str, PrivateKey] = {}
         for name in public_of:
             path = directory / f"{name}.key"
-            if not path.exists():
-                made: PrivateKey = (
-                    ec.generate_private_key(ec.SECP256R1())
-                    if name in {"root", "document"}
-                    else ed25519.Ed25519PrivateKey.generate()
-                )
-                write_private_file(path, _private_bytes(made, passphrase, name))
-            keys[name] = _load_private(path, passphrase)
+            if path.exists():
+                keys[name] = _load_private(path, passphrase)
+                continue
+            made: PrivateKey = (
+                ec.generate_private_key(ec.SECP256R1())
+                if name in {"root", "document"}
+                else ed25519.Ed25519PrivateKey.generate()
+            )
+            write_private_file(path, _private_bytes(made, passphrase, name))
+            keys[name] = made
         _write_public(directory, role, keys, organisation, now)
-    return load_keys(directory, role, passphrase)
+    return _key_set(directory, role, keys)
 
 
 def _write_public(

@@ -63,18 +63,18 @@ class PdfSignature:
     certificate_sha256: str
 
 
-def certify(pdf: bytes, keys: KeySet, *, now: datetime | None = None) -> bytes:
+def certify(pdf: bytes, keys: KeySet) -> bytes:
     """Sign the reserved platform field as certification; only form filling stays allowed."""
     if keys.role != "platform":
         raise ReportError(f"the {keys.role} may not certify a report; the platform does")
-    return _sign(pdf, keys, True, now or datetime.now(UTC))
+    return _sign(pdf, keys, certification=True)
 
 
-def countersign(pdf: bytes, keys: KeySet, *, now: datetime | None = None) -> bytes:
+def countersign(pdf: bytes, keys: KeySet) -> bytes:
     """Sign the reserved auditor field of a certified report."""
     if keys.role != "auditor":
         raise ReportError(f"the {keys.role} may not countersign a report; the auditor does")
-    return _sign(pdf, keys, False, now or datetime.now(UTC))
+    return _sign(pdf, keys, certification=False)
 
 
 def check(
@@ -143,7 +143,7 @@ def _check_one(item: Any, role: str, root: x509.Certificate, *, last: bool) -> P
     )
 
 
-def _sign(pdf: bytes, keys: KeySet, certification: bool, now: datetime) -> bytes:
+def _sign(pdf: bytes, keys: KeySet, *, certification: bool) -> bytes:
     purpose = "certified" if certification else "audited and countersigned"
     field = _FIELD_OF[keys.role]
     options: dict[str, Any] = {
@@ -156,7 +156,8 @@ def _sign(pdf: bytes, keys: KeySet, certification: bool, now: datetime) -> bytes
         options |= {"certify": True, "docmdp_permissions": MDPPerm.FILL_FORMS}
     with tempfile.TemporaryDirectory() as folder:
         mark = Path(folder) / "stamp.pdf"
-        mark.write_bytes(_mark(keys, purpose, now))
+        # The clock that pyHanko reads too: the mark shows the time the signature states.
+        mark.write_bytes(_mark(keys, purpose, datetime.now(UTC)))
         style = StaticStampStyle(
             background=_imported_page(str(mark)),
             background_layout=SimpleBoxLayoutRule(
@@ -192,7 +193,7 @@ def _mark(keys: KeySet, purpose: str, now: datetime) -> bytes:
         {
             "signer": name,
             "purpose": purpose,
-            "time": now.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "time": now.strftime("%Y-%m-%d %H:%M UTC"),
             "key": f"key {key_id(keys.document.public_key())[:40]}",
         },
         now.replace(microsecond=0),

@@ -27,7 +27,7 @@ from metering.ledger import Invoice, build_invoice
 from metering.money import minor_unit
 from metering.plan import MeasurementPlan, PriceBook
 from metering.savings import SavingsLine, savings_line, verified_savings
-from metering.uplift.pairs import load_paired
+from metering.uplift.pairs import PairedRuns, load_paired
 from metering.usage import UsageTotals, aggregate, read_events
 from reports.canonical import canonical_json, sha256_file, strict_json
 from reports.errors import ReportError
@@ -36,8 +36,13 @@ from reports.facts import MeasurementFacts, ReportFacts
 SAVINGS_SCHEMA = "ignition.savings-period.v1"
 # Stated ratios and rates may be shortened for print; a millionth is far below any claim.
 RATIO_TOLERANCE = Decimal("0.000001")
+# A rate that is only shown, never multiplied with.
+PRINT_TOLERANCE = Decimal("0.001")
 # What measured uplifts are written with: nine places, bounds rounded down.
 UPLIFT_TOLERANCE = Decimal("0.000000002")
+
+# A search's price is stated rounded; it may never be stated higher than its ledger.
+HALF_A_CENT = Decimal("0.005")
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,16 @@ def recount_measurement(evidence: Path, facts: MeasurementFacts) -> MeasuredAgai
         for name in ("point", "lo", "hi", "lower_95"):
             stated = getattr(facts.uplift, name)
             _close(f"uplift {name}", stated, Decimal(getattr(found.uplift, name)))
+        fast = rate * (1 + Decimal(found.uplift.point))
+        stated = facts.uplift.optimised_samples_per_second
+        _close("optimised samples/s", stated, fast, PRINT_TOLERANCE * fast)
     _accuracy(facts, found)
-    _baseline_first(evidence, found)
-    _ratios(evidence, facts)
-    _package(evidence, facts)
+    runs = load_paired(evidence / "uplift")
+    _baseline_first(runs, found, facts)
+    _ratios("A/A", load_paired(evidence / "aa"), facts.aa.ratios)
+    _ratios("uplift", runs, facts.uplift.ratios)
+    _package(evidence, runs, facts)
+    _subject_of_it_all(evidence, facts)
     uplift = "none" if found.uplift is None else f"{found.uplift.lower_95:.6f}"
     return MeasuredAgain(
         found,
@@ -136,10 +147,11 @@ def _accuracy(facts: MeasurementFacts, found: Recomputed) -> None:
         _close(f"accuracy {name}", getattr(facts.accuracy, name), Decimal(value))
 
 
-def _baseline_first(evidence: Path, found: Recomputed) -> None:
+def _baseline_first(runs: PairedRuns, found: Recomputed, facts: MeasurementFacts) -> None:
     """The baseline was frozen before any optimised kernel was timed."""
     frozen_at = found.baseline.frozen_at.replace(microsecond=0)
-    for pair in load_paired(evidence / "uplift").pairs:
+    _same("baseline frozen at", _moment(facts.baseline.frozen_at), frozen_at)
+    for pair in runs.pairs:
         if _moment(pair.other.started_at) < frozen_at:
             raise ReportError(
                 f"run {pair.other.run_id} of the candidate started at {pair.other.started_at}, "
@@ -147,24 +159,37 @@ def _baseline_first(evidence: Path, found: Recomputed) -> None:
             )
 
 
-def _ratios(evidence: Path, facts: MeasurementFacts) -> None:
-    """The dots of both plots are the pairs of the logs, in order."""
-    for part, stated in (("aa", facts.aa.ratios), ("uplift", facts.uplift.ratios)):
-        paired = load_paired(evidence / part)
-        found = [math.exp(ratio) for ratio in paired.log_ratios()] if paired.complete else []
-        _same(f"{part} pairs shown", len(stated), len(found))
-        for index, (shown, value) in enumerate(zip(stated, found, strict=True)):
-            _close(f"{part} pair {index + 1}", shown, Decimal(value))
+def _ratios(part: str, runs: PairedRuns, stated: Sequence[str]) -> None:
+    """The dots of a plot are the pairs of the logs, in order."""
+    found = [math.exp(ratio) for ratio in runs.log_ratios()] if runs.complete else []
+    _same(f"{part} pairs shown", len(stated), len(found))
+    for index, (shown, value) in enumerate(zip(stated, found, strict=True)):
+        _close(f"{part} pair {index + 1}", shown, Decimal(value))
 
 
-def _package(evidence: Path, facts: MeasurementFacts) -> None:
-    measured = load_paired(evidence / "uplift").pairs
+def _package(evidence: Path, runs: PairedRuns, facts: MeasurementFacts) -> None:
+    """The kernel that was timed is the package whose sources and manifest are in the evidence."""
     digest = sha256_file(evidence / "kernel" / "manifest.json")
     _same("kernel package", facts.search.package_manifest_sha256, digest)
-    folder = evidence / "uplift" / "runs"
-    for pair in measured:
-        spec = _json(folder / pair.other.run_id / "spec.json")
+    for pair in runs.pairs:
+        spec = _json(evidence / "uplift" / "runs" / pair.other.run_id / "spec.json")
         _same(f"package of run {pair.other.run_id}", spec.get("package_sha256"), digest)
+
+
+def _subject_of_it_all(evidence: Path, facts: MeasurementFacts) -> None:
+    """System, traffic and the price of the search are those of the evidence."""
+    manifest = _json(evidence / "kernel" / "manifest.json")
+    machine = _json(evidence / "system.json")["machine"]
+    for where, found in (("system.json", machine), ("kernel manifest", manifest["machine"])):
+        _same(f"fingerprint in {where}", facts.system.fingerprint, found["fingerprint"])
+    _same("processor", facts.system.processor, machine["cpu_model"])
+    lengths = _json(evidence / "mix.json")["length_histogram"]
+    traffic = {share.tokens: int(share.samples) for share in facts.mix.traffic}
+    _same("traffic", traffic, dict(lengths))
+    ledger = (evidence / "kernel" / "ledger.jsonl").read_text("utf-8").splitlines()
+    spent = sum((Decimal(strict_json(line)["cost"]) for line in ledger), Decimal(0))
+    if Decimal(facts.search.cost) > spent + HALF_A_CENT:
+        raise ReportError(f"search cost: stated {facts.search.cost}, the ledger sums to {spent}")
 
 
 def _usage(

@@ -92,22 +92,19 @@ def _verify_folder(
             lambda: manifest.require_same_digests(listed, folder),
             lambda _: "every file is the one listed",
         )
-    for role, name in (
-        ("platform", manifest.PLATFORM_SIGNATURE),
-        ("auditor", manifest.AUDITOR_SIGNATURE),
-    ):
-        checks.run(
-            f"manifest-{role}",
-            lambda role=role, name=name: sshsig.verify(  # type: ignore[misc]
-                data(name),
-                data(manifest.NAME),
-                allowed_signers=store.allowed_signers,
-                identity=role,
-                revoked_keys=store.revoked_keys,
-                at=_issue_time(data(FACTS)),
-            ),
-            str,
+
+    def signed(role: str, name: str) -> str:
+        return sshsig.verify(
+            data(name),
+            data(manifest.NAME),
+            allowed_signers=store.allowed_signers,
+            identity=role,
+            revoked_keys=store.revoked_keys,
+            at=_issue_time(data(FACTS)),
         )
+
+    checks.run("manifest-platform", lambda: signed("platform", manifest.PLATFORM_SIGNATURE), str)
+    checks.run("manifest-auditor", lambda: signed("auditor", manifest.AUDITOR_SIGNATURE), str)
     measured = checks.run(
         "measurement-statement",
         lambda: envelope.verify(data(STATEMENT), store.statement_keys),

@@ -31,6 +31,7 @@ from metering.uplift.measurement import (
 
 ZONE = "Europe/Berlin"
 SAMPLES, HELD_OUT = 64, 16
+PRICE_PER_CORE_HOUR = Decimal("0.048")
 
 
 def plan() -> MeasurementPlan:
@@ -72,9 +73,10 @@ def record(evidence: Path, scratch: Path) -> None:
     evidence.mkdir(parents=True)
     (evidence / "plan.json").write_bytes(canonical.dumps(chosen.to_json()))
     machine = describe()
-    (evidence / "system.json").write_text(json.dumps(machine.to_dict(), sort_keys=True))
-    histogram = workload.length_histogram(ids[:SAMPLES])
-    (evidence / "mix.json").write_text(json.dumps({"lengths": histogram}, sort_keys=True))
+    system = {"name": "edge-box-7", "revision": "B", "machine": machine.to_dict()}
+    (evidence / "system.json").write_text(json.dumps(system, sort_keys=True))
+    mix = {"length_histogram": workload.length_histogram(ids[:SAMPLES]), "samples": SAMPLES}
+    (evidence / "mix.json").write_text(json.dumps(mix, sort_keys=True))
     measured = sweep(chosen, model, samples, evidence / "baseline")
     baseline = freeze(measured, frozen_at=datetime.now(UTC))
     save(baseline, evidence / "baseline")

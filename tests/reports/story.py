@@ -73,8 +73,8 @@ def measured_facts(evidence: Path) -> MeasurementFacts:
     found = recompute(evidence)
     texts = found.to_dict()
     plan = MeasurementPlan.from_json(strict_json((evidence / "plan.json").read_bytes()))
-    system = json.loads((evidence / "system.json").read_text())
-    lengths = json.loads((evidence / "mix.json").read_text())["lengths"]
+    system = json.loads((evidence / "system.json").read_text())["machine"]
+    lengths = json.loads((evidence / "mix.json").read_text())["length_histogram"]
     uplift = texts["uplift"]
 
     def ratios(part: str) -> list[str]:

@@ -8,6 +8,8 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from reports.bundle import (
     sign_statement,
     verify_text,
 )
-from reports.canonical import canonical_json, sha256_bytes
+from reports.canonical import canonical_json, sha256_bytes, sha256_file
 from reports.errors import ReportError
 from reports.facts import ReportFacts
 from reports.keys import LOG_ORIGIN
@@ -35,7 +37,7 @@ from reports.pdf import render
 from reports.statement import measurement_statement
 from reports.verify import Verification, verify
 from tests.reports.parties import Sides
-from tests.reports.story import EXPORTS, Story, forge, seal_again, tell, unpack_recording
+from tests.reports.story import EXPORTS, ISSUED, Story, forge, seal_again, tell, unpack_recording
 
 ALL_CHECKS = {
     *("trust", "archive", "listing", "digests", "manifest-platform", "manifest-auditor"),
@@ -81,6 +83,7 @@ def staged(
         measurement_envelope=approved,
         exports=EXPORTS,
         keys=sides.platform,
+        now=ISSUED,
     )
 
 
@@ -117,6 +120,8 @@ def test_the_good_bundle_holds(made: Made, sides: Sides, story: Story) -> None:
     assert {check.name for check in found.checks} == ALL_CHECKS
     assert found.report_number == story.facts.document.number
     assert found.to_json()["failed"] == []
+    assert story.facts.measurement.uplift.kept, "the recording must have a gain to bill"
+    assert Decimal(story.facts.fee.total) > 1
     details = {check.name: check.detail for check in found.checks}
     assert "same bytes" in details["pdf-rendered"]
     assert f"payable {story.facts.fee.total}" in details["fee-recomputed"]
@@ -447,11 +452,28 @@ LIES: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("another number", stated("invoice.number", "INV-2026-0008"), "fee-recomputed"),
     ("another period", stated("period.start", "2026-10-01T00:00:00Z"), "fee-recomputed"),
     ("another zone", stated("period.zone", "UTC"), "fee-recomputed"),
+    ("a later baseline", stated("measurement.baseline.frozen_at", "2026-01-01T00:00:00Z"),
+     "uplift-recomputed"),
+    ("another machine", stated("measurement.system.fingerprint", "0" * 64), "uplift-recomputed"),
+    ("another traffic", stated("measurement.mix.traffic", []), "uplift-recomputed"),
+    ("a dearer search", stated("measurement.search.cost", "99"), "uplift-recomputed"),
+    ("a faster result", stated("measurement.uplift.optimised_samples_per_second", "99999"),
+     "uplift-recomputed"),
     ("a draft", stated("document.status", "draft"), "facts"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "change", "check"), LIES, ids=[lie[0] for lie in LIES])
+# One of each kind always; the long list where time is not short.
+QUICK_LIES = {"one cent more", "a higher bound", "more volume", "a draft", "another machine"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "check"),
+    [
+        pytest.param(*lie, id=lie[0], marks=() if lie[0] in QUICK_LIES else pytest.mark.slow)
+        for lie in LIES
+    ],
+)
 def test_a_lie_that_both_sides_signed_is_named(
     story: Story,
     sides: Sides,
@@ -485,6 +507,27 @@ def test_an_edited_log_that_both_sides_signed_is_named(
     assert logs[-1].read_text() != text
     bundle = forge(changed, sides, tmp_path / "folder", tmp_path / "b.zip")
     assert set(verify(bundle, sides.trust_dir).failed) == {"uplift-recomputed", "fee-recomputed"}
+
+
+def test_a_candidate_timed_before_the_baseline_is_named(
+    story: Story, sides: Sides, tmp_path: Path
+) -> None:
+    """T16: the baseline was chosen after the candidate's result was seen."""
+    changed = edited(story, tmp_path)
+    path = changed.evidence / "baseline" / "baseline.json"
+    frozen_at = story.facts.measurement.baseline.frozen_at
+    later = "2027-01-01T00:00:00Z"
+    assert frozen_at in path.read_text()
+    path.write_text(path.read_text().replace(frozen_at, later))
+
+    def restate(facts: dict[str, Any]) -> None:
+        facts["measurement"]["baseline"]["frozen_at"] = later
+        facts["measurement"]["baseline"]["sha256"] = sha256_file(path)
+
+    bundle = forge(changed, sides, tmp_path / "folder", tmp_path / "b.zip", change=restate)
+    found = verify(bundle, sides.trust_dir)
+    details = {check.name: check.detail for check in found.checks}
+    assert "before the baseline was frozen" in details["uplift-recomputed"]
 
 
 @pytest.mark.parametrize(
@@ -578,6 +621,23 @@ def test_the_platform_signs_nothing_that_does_not_recompute(
             measurement_envelope=approved,
             exports=EXPORTS,
             keys=sides.platform,
+            now=ISSUED,
+        )
+    assert not (tmp_path / "staging").exists()
+
+
+def test_a_report_is_not_dated_ahead(
+    story: Story, approved: bytes, sides: Sides, tmp_path: Path
+) -> None:
+    with pytest.raises(ReportError, match="not dated ahead"):
+        assemble(
+            tmp_path / "staging",
+            evidence=story.evidence,
+            facts=story.facts,
+            measurement_envelope=approved,
+            exports=EXPORTS,
+            keys=sides.platform,
+            now=ISSUED - timedelta(seconds=1),
         )
     assert not (tmp_path / "staging").exists()
 
