@@ -186,6 +186,26 @@ def fingerprint_of(machine: Machine) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
+_SYS_ARCH_PRCTL = 158
+
+
+def allow_tiles() -> bool:
+    """Ask the operating system for this process's use of the matrix unit (AMX); False when it
+    refuses.
+
+    Linux hands out the unit's large register state on request only
+    (Documentation/arch/x86/xstate.rst); the grant lasts for the process and passes to its threads
+    and children. Asking twice is harmless.
+    """
+    if platform.machine() != "x86_64":
+        return False
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    return bool(syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0)
+
+
 def _cpu(path: Path) -> tuple[str, tuple[str, ...]]:
     model, words = platform.machine(), set[str]()
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -195,6 +215,9 @@ def _cpu(path: Path) -> tuple[str, tuple[str, ...]]:
         elif key in ("flags", "Features"):
             words |= set(value.split()) & _ISA_WORDS
             break
+    if "amx_tile" in words and not allow_tiles():
+        # A unit that the system does not hand out is as good as none: code for it dies of SIGILL.
+        words -= {word for word in words if word.startswith("amx_")}
     return model, tuple(sorted(words))
 
 

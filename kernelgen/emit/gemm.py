@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from kernelgen.emit.part import Part, fill, must_divide
 from kernelgen.emit.rows import norm_row
+from kernelgen.emit.tiles import SIDE, tile_functions
 from kernelgen.ops.gemm import GemmBias, GemmBiasGelu, GemmBiasResidualLayernorm
 from kernelgen.schedule.schedule import Schedule
 
@@ -25,8 +26,11 @@ enum {
   ${p}_WEIGHTS = ${p}_K * ${p}_N
 };
 
-static int64_t ${p}_packed_floats(void) { return ${p}_WEIGHTS + ${vectors} * ${p}_N; }
-static int64_t ${p}_scratch_floats(const int64_t *dim) { (void)dim; return 0; }
+static int64_t ${p}_packed_floats(void) { return ${p}_WEIGHTS + ${vectors} * ${p}_N${tile_floats}; }
+static int64_t ${p}_scratch_floats(const int64_t *dim) {
+  ${scratch}
+}
+${tile_pack_head}
 
 /* Weights [k][n] to panels [n / panel][k][panel]; the vectors of length n follow. */
 static void ${p}_pack(const void *const *weight, float *packed) {
@@ -35,7 +39,7 @@ static void ${p}_pack(const void *const *weight, float *packed) {
     for (int64_t k = 0; k < ${p}_K; k++, packed += ${p}_PANEL)
       memcpy(packed, w + k * ${p}_N + panel, sizeof(float) * ${p}_PANEL);
   for (int i = 1; i <= ${vectors}; i++, packed += ${p}_N)
-    memcpy(packed, weight[i], sizeof(float) * ${p}_N);
+    memcpy(packed, weight[i], sizeof(float) * ${p}_N);${tile_pack}
 }
 """
 
@@ -103,8 +107,7 @@ _RUN_PANEL = """
 /* Row blocks of ${block}; within a block every panel is read once and used by all its tiles. */
 static int ${p}_run(const void *const *in, float *restrict out, const int64_t *dim,
                     const float *packed, float *scratch) {
-  (void)scratch;
-  const float *a = in[0];${residual_in}
+${tile_run}  const float *a = in[0];${residual_in}
   const float *bias = packed + ${p}_WEIGHTS;
   const int64_t m = dim[0];
   for (int64_t first = 0; first < m; first += ${block}) {
@@ -132,8 +135,7 @@ _RUN_ROWS = """
    stream past every tile. */
 static int ${p}_run(const void *const *in, float *restrict out, const int64_t *dim,
                     const float *packed, float *scratch) {
-  (void)scratch;
-  const float *a = in[0];${residual_in}
+${tile_run}  const float *a = in[0];${residual_in}
   const float *bias = packed + ${p}_WEIGHTS;
   const int64_t m = dim[0], first = 0, rows = m;
   const int64_t tiles = (rows + ${mr} - 1) / ${mr};
@@ -225,9 +227,46 @@ def gemm(operator: GemmBias, schedule: Schedule, prefix: str) -> Part:
     values["cases"] = "\n".join(fill(_CASE, {**values, "rows": r, "passed": passed}) for r in rows)
     values["span"] = fill(_SPAN[schedule.word("tail")], values)
     values["after"] = fill(_NORM, values) if normed else ""
+    gelu = schedule.word("gelu") if isinstance(operator, GemmBiasGelu) else None
+    tiles = _tiles(operator, schedule, values)
     text = [fill(_PACK, values)]
     if isinstance(operator, GemmBiasResidualLayernorm):
         text.append(norm_row(prefix, v, operator.n, operator.epsilon))
+    if tiles:
+        text.append(tile_functions({**values, "from": tiles}, gelu=gelu, normed=normed))
     run = _RUN_PANEL if schedule.word("order") == "panel" else _RUN_ROWS
     text += [fill(_TILE, values), fill(_ROWS, values), fill(run, values)]
     return Part(prefix, (v,), "".join(text))
+
+
+def _tiles(operator: GemmBias, schedule: Schedule, values: dict[str, object]) -> int:
+    """Adds what the templates need for the matrix unit; returns the row count it starts at, 0 for
+    never.
+    """
+    start = schedule.number("tiles")
+    values |= {
+        "tile_floats": "",
+        "scratch": "(void)dim;\n  return 0;",
+        "tile_pack_head": "",
+        "tile_pack": "",
+        "tile_run": "  (void)scratch;\n",
+    }
+    if not start:
+        return 0
+    must_divide(operator.name, "tiles", SIDE, operator.k)
+    must_divide(operator.name, "tiles", SIDE, operator.n)
+    p, block = values["p"], schedule.number("rows")
+    values |= {
+        # Three bfloat16 take one and a half floats.
+        "tile_floats": f" + {p}_WEIGHTS * 3 / 2",
+        "scratch": (
+            f"const int64_t rows = dim[0] < {block} ? dim[0] : {block};\n"
+            f"  return dim[0] < {start} ? 0 : 1024 + (rows + 31) / 32 * 32 * {p}_K * 3 / 2;"
+        ),
+        "tile_pack_head": f"static void {p}_pack_tiles(const float *w, uint16_t *to);",
+        "tile_pack": f"\n  {p}_pack_tiles(w, (uint16_t *)packed);",
+        "tile_run": (
+            f"  if (dim[0] >= {start}) return {p}_run_tiles(in, out, dim[0], packed, scratch);\n"
+        ),
+    }
+    return start

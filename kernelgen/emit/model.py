@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelgen.emit.part import BAD_ALIGNMENT, fill
-from kernelgen.emit.unit import part, prefix_of, words
+from kernelgen.emit.unit import part, prefix_of, uses_tiles, words
 from kernelgen.emit.vectors import prelude
 from kernelgen.graph.memory import Plan, plan
 from kernelgen.graph.types import Graph, Step
@@ -148,7 +148,7 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
     return "".join(
         (
             fill(_BANNER, banner),
-            prelude(vectors, words(used, "exp"), words(used, "gelu")),
+            prelude(vectors, words(used, "exp"), words(used, "gelu"), tiles=uses_tiles(used)),
             *(item.text for item in parts),
             fill(_MODEL, values),
         )

@@ -81,6 +81,11 @@ def words(schedules: list[Schedule], axis: str) -> list[str]:
     ]
 
 
+def uses_tiles(schedules: list[Schedule]) -> bool:
+    """Whether any of the schedules runs on the matrix unit."""
+    return any(schedule.as_dict.get("tiles", 0) != 0 for schedule in schedules)
+
+
 def source(operator: Operator, schedule: Schedule) -> str:
     """The C translation unit of `operator` under `schedule`; raises `ScheduleError` when they do
     not fit.
@@ -97,7 +102,12 @@ def source(operator: Operator, schedule: Schedule) -> str:
     return "".join(
         (
             fill(_BANNER, values),
-            prelude(emitted.vectors, words([schedule], "exp"), words([schedule], "gelu")),
+            prelude(
+                emitted.vectors,
+                words([schedule], "exp"),
+                words([schedule], "gelu"),
+                tiles=uses_tiles([schedule]),
+            ),
             emitted.text,
             fill(_UNIT, values),
         )

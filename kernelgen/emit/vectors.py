@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernelgen.emit.part import c_float, fill
+from kernelgen.emit.tiles import ASSEMBLY
 
 EXP: Mapping[str, tuple[float, ...]] = {
     "poly5": (
@@ -93,6 +94,7 @@ _TYPES = """
 typedef float f32x${v} __attribute__((vector_size(${bytes}), may_alias));
 typedef float f32x${v}_any __attribute__((vector_size(${bytes}), aligned(4), may_alias));
 typedef int32_t i32x${v} __attribute__((vector_size(${bytes}), may_alias));
+typedef int16_t h16x${v} __attribute__((vector_size(${half})));
 
 WORD f32x${v} load${v}(const float *p) { return *(const f32x${v}_any *)p; }
 WORD void store${v}(float *p, f32x${v} x) { *(f32x${v}_any *)p = x; }
@@ -137,9 +139,15 @@ ${steps}  return x * (p * c + 0.5f);
 """
 
 
-def prelude(widths: Sequence[int], exps: Sequence[str] = (), gelus: Sequence[str] = ()) -> str:
+def prelude(
+    widths: Sequence[int],
+    exps: Sequence[str] = (),
+    gelus: Sequence[str] = (),
+    *,
+    tiles: bool = False,
+) -> str:
     """Types and functions for the vector `widths` (floats), with the named polynomials."""
-    text = [HEADER]
+    text = [HEADER, ASSEMBLY if tiles else ""]
     for v in sorted(set(widths)):
         text.append(_types(v))
         text.extend(_exp(v, name) for name in sorted(set(exps)))
@@ -160,6 +168,7 @@ def _types(v: int) -> str:
     values = {
         "v": v,
         "bytes": 4 * v,
+        "half": 2 * v,
         "sum_steps": steps("x + {other}"),
         "top_steps": steps("max{v}(x, {other})"),
     }

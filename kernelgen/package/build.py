@@ -19,6 +19,8 @@ from typing import Any
 
 from kernelgen.emit import ERRORS, MODEL, flags, model_source, source
 from kernelgen.emit.part import c_name
+from kernelgen.emit.tiles import ISA as TILE_ISA
+from kernelgen.emit.unit import uses_tiles
 from kernelgen.graph.types import Graph
 from kernelgen.machine import Machine, vector_floats
 from kernelgen.package.manifest import (
@@ -169,11 +171,14 @@ def _fill(
             "vocabulary": graph.vocabulary,
             "max_tokens": graph.max_tokens,
             "precision": "float32",
+            "arithmetic": "bf16x3" if uses_tiles(chosen) else "fma32",
         },
         "machine": machine.to_dict(),
         "machine_fingerprint": machine.fingerprint,
         "architecture": machine.architecture,
-        "isa": sorted(set(_NEEDS[widest]) & set(machine.isa)),
+        "isa": sorted(
+            {*_NEEDS[widest], *(TILE_ISA if uses_tiles(chosen) else ())} & set(machine.isa)
+        ),
         "compiler": compiler_version(),
         "flags": [*BASE_FLAGS, *options],
         "operators": operators,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelgen.emit.part import BAD_ID, BAD_LENGTH, ERRORS
-from kernelgen.machine import describe
+from kernelgen.machine import allow_tiles, describe
 from kernelgen.package.manifest import (
     LIBRARY,
     WEIGHTS,
@@ -40,6 +40,8 @@ class CompiledModel:
         model = self.manifest["model"]
         self.hidden = int(model["hidden"])
         self._vocabulary, self._max_tokens = int(model["vocabulary"]), int(model["max_tokens"])
+        if "amx_tile" in self.manifest["isa"] and not allow_tiles():
+            raise PackageError("package needs the matrix unit (amx_tile), the system refuses it")
         self._native = Native(package / LIBRARY)
         self._weights = _read_block(package / WEIGHTS, self._native.packed_bytes((1, 1)))
         self._in = (ctypes.c_void_p * 2)()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from kernelgen.emit.tiles import ISA, SIDE
 from kernelgen.emit.vectors import EXP, GELU
 from kernelgen.machine import Machine, vector_floats
 from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, GemmBiasGelu, MeanPool, Operator
@@ -38,6 +39,11 @@ def widths(machine: Machine) -> tuple[int, ...]:
     return tuple(width for width in (8, 16) if width <= max(widest, 8))
 
 
+def has_tiles(machine: Machine) -> bool:
+    """Whether the machine has a matrix unit for bfloat16."""
+    return set(ISA) <= set(machine.isa)
+
+
 def registers(vector: int, machine: Machine) -> int:
     """Vector registers at that width: AVX-512 has 32 (for its narrow forms too), AVX2 16."""
     return 32 if "avx512vl" in machine.isa and vector >= 16 else 16
@@ -57,6 +63,8 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "ku": (1, 2, 4),
         "rows": (24, 48, 64, 96, 128, 192, 256, 384, 768),
         "order": ("panel", "rows"),
+        # Rows from which the matrix unit takes over; 0 is never.
+        "tiles": (0, 17, 25, 33, 49, 65, 97) if has_tiles(machine) else (0,),
         "tail": ("balanced", "last"),
         "prefetch": (0, 256, 512, 1024, 2048, 4096, 8192),
         "fetch": ("l1", "l2"),
@@ -68,6 +76,7 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "ku": 1,
         "rows": 192,
         "order": "panel",
+        "tiles": 0,
         "tail": "balanced",
         "prefetch": 2048,
         "fetch": "l2",
@@ -82,6 +91,8 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
             return f"nr: {nr} vectors of {vector} do not divide n={operator.n} evenly"
         if normed and operator.n % vector:
             return f"vector: {vector} does not divide n={operator.n} evenly"
+        if choices["tiles"] and (operator.k % SIDE or operator.n % SIDE):
+            return f"tiles: {operator.k} x {operator.n} is not made of squares of {SIDE}"
         if operator.k % _number(choices, "ku"):
             return f"ku: {choices['ku']} does not divide k={operator.k} evenly"
         have = registers(vector, machine)

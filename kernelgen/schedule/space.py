@@ -40,8 +40,8 @@ class SearchSpace:
     def default(self) -> Schedule:
         """The schedule to begin with: always legal, sane on any machine with this ISA.
 
-        Where the usual start does not fit the operator's sizes, the first legal schedule that differs
-        in one choice, else a drawn one. Raises `ScheduleError` when nothing is legal.
+        Where the usual start does not fit the operator's sizes, the first legal schedule that
+        differs in one choice, else a drawn one. Raises `ScheduleError` when nothing is legal.
         """
         usual = Schedule.of(self.operator, self.start)
         reason = self.rule(self.start)
@@ -53,7 +53,7 @@ class SearchSpace:
                     return usual.with_choice(axis, value)
         drawn = self._draw(np.random.default_rng(0))
         if drawn is None:
-            raise ScheduleError(f"{self.operator}: no legal schedule; usual one: {reason}")
+            raise ScheduleError(f"{self.operator}: nothing is legal: {reason}")
         return drawn
 
     def legal(self, schedule: Schedule) -> str | None:

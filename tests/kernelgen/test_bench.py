@@ -26,6 +26,7 @@ def encoder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def package(encoder, tmp_path_factory):
     chosen = {name: space(op, MACHINE).default() for name, op in encoder.graph.operators.items()}
+    chosen = {k: s.with_choice("mr", 5) if "mr" in s.as_dict else s for k, s in chosen.items()}
     chosen[MODEL] = space(encoder, MACHINE).default()
     return build(encoder.graph, chosen, tmp_path_factory.mktemp("p") / "tiny", MACHINE)
 

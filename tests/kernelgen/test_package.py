@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif("avx2" not in MACHINE.isa, reason="needs AVX2")
 
 def schedules(encoder, machine, rows=48) -> dict[str, Schedule]:
     found = {name: space(op, machine).default() for name, op in encoder.graph.operators.items()}
+    # Small register tiles: fewer variants, so the model compiles in a moment.
+    found = {k: s.with_choice("mr", 5) if "mr" in s.as_dict else s for k, s in found.items()}
     return {**found, MODEL: space(encoder, machine).default().with_choice("rows", rows)}
 
 
@@ -99,6 +101,27 @@ def test_other_widths_and_blocks_give_the_same_answer(encoder, tmp_path, width):
     with load(made) as model:
         error = np.abs(model.run(pieces(arrays)) - encoder.oracle(arrays, dims)["embeddings"])
     assert (error <= encoder.error_bound(arrays, dims)["embeddings"]).all()
+
+
+@pytest.mark.skipif(
+    not {"amx_bf16", "amx_tile"} <= set(MACHINE.isa),
+    reason="needs a matrix unit that the system lets us use",
+)
+def test_a_package_for_the_matrix_unit(encoder, tmp_path):
+    chosen = {
+        name: one.with_choice("tiles", 17) if "tiles" in one.as_dict else one
+        for name, one in schedules(encoder, MACHINE, rows=96).items()
+    }
+    made = build(encoder.graph, chosen, tmp_path / "tiles", MACHINE)
+    manifest = read_manifest(made)
+    assert {"amx_bf16", "amx_tile"} <= set(manifest["isa"])
+    assert manifest["model"]["arithmetic"] == "bf16x3"
+    with load(made) as model:
+        for n, tokens in [(1, 5), (1, 40), (9, 230)]:
+            dims = {"n": n, "tokens": tokens}
+            arrays = encoder.sample(np.random.default_rng(2), dims, "nominal")
+            error = np.abs(model.run(pieces(arrays)) - encoder.oracle(arrays, dims)["embeddings"])
+            assert (error <= encoder.error_bound(arrays, dims)["embeddings"]).all()
 
 
 def test_the_manifest_says_how_to_build_it_again(package, encoder):
