@@ -233,6 +233,30 @@ def test_database_allows_one_live_invoice(cast, approved, metered):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_many_callers_get_the_same_savings(threads_db, cast, approved, metered):
+    period = period_open(
+        actor=cast.finance, contract_version=approved.contract_version, label="2026-09"
+    )
+    got: list[object] = []
+
+    def call() -> None:
+        try:
+            record = savings_compute(actor=cast.finance, period=period, measurement=approved)
+            got.append(record.pk)
+        except BaseException as error:
+            got.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=call) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [SavingsRecord.objects.get().pk] * 5
+
+
+@pytest.mark.django_db(transaction=True)
 def test_many_callers_get_the_same_invoice(threads_db, cast, approved, metered):
     record = compute(cast, approved, "2026-09")
     later = compute(cast, approved, "2026-10")

@@ -107,6 +107,7 @@ def savings_compute(
 ) -> SavingsRecord:
     """Compute and freeze a period's savings and fee on an approved measurement, once."""
     require(actor, "invoice.issue", period.organisation)
+    BillingPeriod.objects.select_for_update(no_key=True).get(pk=period.pk)
     found = SavingsRecord.objects.filter(period=period).first()
     if found:
         return SavingsRecord.objects.get(pk=found.pk)

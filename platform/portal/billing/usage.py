@@ -55,6 +55,8 @@ def usage_ingest(
     deliveries at once cannot both count an event.
     """
     require(actor, "usage.ingest", organisation)
+    # Deliveries of one organisation settle their keys one after the other.
+    Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)
     stamped = list(lines) if received_at is None else [_stamp(line, received_at) for line in lines]
     read = read_events(stamped)
     batch = UsageBatch(

@@ -230,9 +230,10 @@ def _report(cast: Cast, invoice: Invoice, terminal: Terminal) -> Report:
         {"invoice": str(invoice.pk)},
         lambda _step, text: terminal.hear(text),
     )
-    return Report.objects.select_related(
+    report: Report = Report.objects.select_related(
         "bundle", "pdf", "invoice__savings", "measurement__contract_version"
     ).get(invoice=invoice)
+    return report
 
 
 def _tell_sign_ins(terminal: Terminal) -> None:
