@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from metering.commands import measure, money
 
-WRONG_USE = 2
+NOT_DONE, WRONG_USE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except measure.WrongUse as error:
         print(f"metering {parsed.command}: {error}", file=sys.stderr)
         return WRONG_USE
+    except KeyboardInterrupt:
+        print(f"metering {parsed.command}: interrupted; run it again to go on", file=sys.stderr)
+        return NOT_DONE
     except BrokenPipeError:
         # The reader went away; say nothing, also not while the interpreter closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -28,7 +28,7 @@ from metering.stacks import StackInfo
 from metering.uplift.accuracy import Accuracy, accuracy_guard
 from metering.uplift.estimate import UpliftEstimate
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
-from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy
+from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy, timed_accuracy
 from metering.uplift.pairs import RUNS, PairedRuns, load_paired
 
 
@@ -41,6 +41,7 @@ class Recomputed:
     aa: AaGate
     uplift: UpliftEstimate | None
     accuracy: Accuracy
+    timed_accuracy: Accuracy
     decision: Decision
     pairs: int
     abandoned: tuple[str, ...]
@@ -58,6 +59,7 @@ class Recomputed:
             "aa": self.aa.to_dict(),
             "uplift": None if self.uplift is None else self.uplift.to_dict(),
             "accuracy": self.accuracy.to_dict(),
+            "timed_accuracy": self.timed_accuracy.to_dict(),
             "pairs": self.pairs,
             "abandoned": list(self.abandoned),
             "kept": self.decision.kept,
@@ -75,13 +77,16 @@ def recompute(evidence: Path) -> Recomputed:
     minimum_effect = float(plan.minimum_effect)
     gate = aa_gate(aa_runs, None if uplift is None else uplift.lower_95, minimum_effect)
     accuracy = _accuracy(evidence / "accuracy", plan, runs)
+    floor = float(plan.accuracy_floor_cosine)
+    timed = timed_accuracy(runs, evidence / "uplift", evidence / "accuracy", floor)
     return Recomputed(
         baseline_samples_per_second=baseline.samples_per_second,
         baseline=baseline,
         aa=gate,
         uplift=uplift,
         accuracy=accuracy,
-        decision=decide(gate, runs, accuracy, minimum_effect),
+        timed_accuracy=timed,
+        decision=decide(gate, runs, accuracy, minimum_effect, timed),
         pairs=runs.planned,
         abandoned=(*aa_runs.abandoned, *runs.abandoned),
         plan_digest=plan.digest,

@@ -43,6 +43,8 @@ def json_bytes(value: Any) -> bytes:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write next to ``path``, flush to disk, then rename: a reader sees all of it or none."""
+    for torn in path.parent.glob(f".{path.name}.*.tmp"):
+        torn.unlink()  # Left by a process that was killed while it wrote; one writer per folder.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as stream:
         stream.write(data)

@@ -43,7 +43,8 @@ class Harness:
     ) -> None:
         self.spec = spec
         self.library = library
-        self.ledger = CompletionLedger(loadgen, whole_outputs=spec.mode == "accuracy")
+        whole = spec.mode == "accuracy" or spec.sampled_outputs > 0
+        self.ledger = CompletionLedger(loadgen, whole_outputs=whole)
         self.phase = "opening"
         self._open_system = open_system
         self._fail = fail

@@ -32,6 +32,8 @@ def test_settings(loadgen: Any, spec: RunSpec) -> Any:
     settings.qsl_rng_seed = spec.seeds.qsl
     settings.sample_index_rng_seed = spec.seeds.sample_index
     settings.schedule_rng_seed = spec.seeds.schedule
+    settings.accuracy_log_probability = sampling_probability(spec)
+    settings.accuracy_log_rng_seed = _sampling_seed(spec)
     # Threads that register through a function Python lacks: more than zero hangs.
     settings.server_num_issue_query_threads = 0
     return settings
@@ -43,6 +45,21 @@ def samples_per_query(spec: RunSpec) -> int:
         return 1
     duration_s = spec.min_duration_ms / 1000
     return max(spec.min_query_count, int(_OFFLINE_HEADROOM * duration_s * spec.target_qps))
+
+
+def sampling_probability(spec: RunSpec) -> float:
+    """Chance of one output of a timed run to be kept, in the six digits the log repeats."""
+    if spec.mode == "accuracy" or spec.sampled_outputs == 0:
+        return 0.0
+    expected = samples_per_query(spec)
+    if spec.scenario == "SingleStream":
+        seconds = spec.min_duration_ms / 1000
+        expected = max(spec.min_query_count, int(spec.target_qps * seconds))
+    return float(f"{min(1.0, spec.sampled_outputs / expected):.6g}")
+
+
+def _sampling_seed(spec: RunSpec) -> int:
+    return spec.seeds.sample_index if sampling_probability(spec) else 0
 
 
 def expected_effective(spec: RunSpec) -> dict[str, str]:
@@ -67,8 +84,8 @@ def expected_effective(spec: RunSpec) -> dict[str, str]:
         "effective_qsl_rng_seed": str(spec.seeds.qsl),
         "effective_sample_index_rng_seed": str(spec.seeds.sample_index),
         "effective_schedule_rng_seed": str(spec.seeds.schedule),
-        "effective_accuracy_log_rng_seed": "0",
-        "effective_accuracy_log_probability": "0",
+        "effective_accuracy_log_rng_seed": str(_sampling_seed(spec)),
+        "effective_accuracy_log_probability": f"{sampling_probability(spec):.6g}",
         "effective_accuracy_log_sampling_target": "0",
         "effective_print_timestamps": "False",
         "effective_performance_issue_unique": "False",

@@ -140,8 +140,10 @@ class RunSpec:
     is the inverse of the expected latency in SingleStream. LoadGen echoes six significant digits,
     so more than six are refused. ``cores`` are the logical CPUs the child may use; instance i of
     the system gets the i-th slice of ``sut.threads`` of them. Limits are in seconds and bytes.
-    ``warmup_ms`` bounds the untimed calls before the test starts. ``library_size`` (samples in the
-    query library) and the digests are filled in by ``run`` from the files themselves.
+    ``warmup_ms`` bounds the untimed calls before the test starts. ``sampled_outputs`` is about how
+    many outputs of a timed run LoadGen keeps, drawn at random, to compare with those of an accuracy
+    run: a system that skips work only while it is timed is found out. ``library_size`` (samples in
+    the query library) and the digests are filled in by ``run`` from the files themselves.
     """
 
     run_id: str
@@ -161,6 +163,7 @@ class RunSpec:
     file_limit_bytes: int = 512 * 2**20
     warmup_ms: int = 300
     output: str = "461"
+    sampled_outputs: int = 0
     library_size: int = 0
     model_sha256: str = ""
     samples_sha256: str = ""
@@ -186,6 +189,7 @@ class RunSpec:
         _integer(self.min_duration_ms, "min_duration_ms", 1, 24 * 3600 * 1000)
         _integer(self.min_query_count, "min_query_count", 1, 100_000_000)
         _integer(self.warmup_ms, "warmup_ms", 0, 600_000)
+        _integer(self.sampled_outputs, "sampled_outputs", 0, 10_000)
         _integer(self.library_size, "library_size", 0, 100_000_000)
         _integer(self.memory_limit_bytes, "memory_limit_bytes", 2**28)
         _integer(self.file_limit_bytes, "file_limit_bytes", 2**20)

@@ -175,7 +175,6 @@ def _thread_environment(spec: RunSpec) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
-        "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from metering.loadgen import detail_log
 from metering.loadgen.detail_log import DetailLog, DetailLogError
@@ -57,8 +59,8 @@ def judge(spec: RunSpec, detail: bytes, summary: bytes, accuracy: bytes | None) 
         )
         return Judgement(state, reasons, effective=effective, loadgen_version=version)
     reasons_found = [*_faults(spec, log), *_summary_faults(spec, summary)]
-    if spec.mode == "accuracy":
-        reasons_found += _accuracy_faults(spec, accuracy)
+    if spec.mode == "accuracy" or spec.sampled_outputs:
+        reasons_found += _output_faults(spec, accuracy)
     if reasons_found:
         kept = tuple(reasons_found[:_MOST_REASONS])
         return Judgement("ERROR", kept, effective=effective, loadgen_version=version)
@@ -154,24 +156,32 @@ def _figures(spec: RunSpec, log: DetailLog) -> tuple[Decimal, Latency, int]:
     return rate, latency, count
 
 
-def _accuracy_faults(spec: RunSpec, accuracy: bytes | None) -> list[str]:
+def _output_faults(spec: RunSpec, accuracy: bytes | None) -> list[str]:
+    """Whole outputs: of every sample once in accuracy mode, of some samples in a timed run."""
     try:
         records = json.loads(accuracy or b"")
-        indices = sorted(record["qsl_idx"] for record in records)
+        indices = sorted(int(record["qsl_idx"]) for record in records)
         sizes = {len(record["data"]) for record in records}
     except (ValueError, TypeError, KeyError) as error:
         return [f"{ACCURACY}: not a complete list of records ({error})"]
-    if indices != list(range(spec.library_size)):
+    if spec.mode == "performance":
+        if not indices or indices[0] < 0 or indices[-1] >= spec.library_size:
+            return [f"{ACCURACY}: wanted outputs of samples drawn from the library"]
+    elif indices != list(range(spec.library_size)):
         return [f"{ACCURACY}: wanted each of {spec.library_size} samples exactly once"]
     if len(sizes) != 1 or sizes.pop() % 8 != 0:
         return [f"{ACCURACY}: the outputs differ in size or are not whole float32 values"]
     return []
 
 
-def accuracy_outputs(accuracy: bytes) -> Any:
-    """Outputs (library_size, d) float32 in library order, from a VALID accuracy log."""
-    import numpy as np
-
+def logged_outputs(accuracy: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Library positions (n,), and outputs (n, d) float32, of every record in library order."""
     records = sorted(json.loads(accuracy), key=lambda record: int(record["qsl_idx"]))
     joined = b"".join(bytes.fromhex(record["data"]) for record in records)
-    return np.frombuffer(joined, dtype="<f4").reshape(len(records), -1)
+    positions = np.array([int(record["qsl_idx"]) for record in records], dtype=np.int64)
+    return positions, np.frombuffer(joined, dtype="<f4").reshape(len(records), -1)
+
+
+def accuracy_outputs(accuracy: bytes) -> npt.NDArray[np.float32]:
+    """Outputs (library_size, d) float32 in library order, from a VALID accuracy log."""
+    return logged_outputs(accuracy)[1]

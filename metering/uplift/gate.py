@@ -82,14 +82,28 @@ def aa_gate(paired: PairedRuns, claim: float | None, minimum_effect: float) -> A
     return AaGate(found.lo, found.hi, effect, not reason, reason)
 
 
-def decide(gate: AaGate, paired: PairedRuns, accuracy: Accuracy, minimum_effect: float) -> Decision:
-    """The keep rule: gate passed, all runs VALID, accuracy passed, bound above the minimum."""
+def decide(
+    gate: AaGate,
+    paired: PairedRuns,
+    accuracy: Accuracy,
+    minimum_effect: float,
+    timed: Accuracy | None = None,
+) -> Decision:
+    """The keep rule: gate passed, all runs VALID, accuracy passed, bound above the minimum.
+
+    ``timed`` is the accuracy of outputs sampled while the runs were timed, where there are any.
+    """
     reasons = []
     if not gate.passed:
         reasons.append(gate.reason)
     if not accuracy.passed:
         reasons.append(
             f"accuracy: worst cosine {accuracy.min_cosine:.6f}, wanted at least {accuracy.floor}"
+        )
+    if timed is not None and not timed.passed:
+        reasons.append(
+            f"outputs of timed runs: worst cosine {timed.min_cosine:.6f} over {timed.samples} "
+            f"samples, wanted at least {timed.floor}: the system answers otherwise when timed"
         )
     if not paired.complete:
         reasons += paired.faults

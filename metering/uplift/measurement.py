@@ -11,13 +11,15 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from metering.baseline.frozen import Baseline
 from metering.baseline.plan_specs import run_spec
 from metering.loadgen.calibrate import matched
 from metering.loadgen.files import write_json
 from metering.loadgen.spec import RunSpec, SutSpec
 from metering.loadgen.supervisor import run
-from metering.loadgen.verdict import ACCURACY, accuracy_outputs
+from metering.loadgen.verdict import ACCURACY, accuracy_outputs, logged_outputs
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
 from metering.plan import MeasurementPlan
 from metering.uplift.accuracy import Accuracy, accuracy_guard
@@ -26,6 +28,7 @@ from metering.uplift.pairs import RUNS, Pair, PairedRuns, measure_pairs, sizing
 ACCURACY_JSON = "accuracy.json"
 ACCURACY_SCHEMA = "ignition.accuracy.v1"
 _KERNEL_BATCH = 64
+_SAMPLED_OUTPUTS = 24
 
 
 def kernel_sut(plan: MeasurementPlan, package: Path) -> SutSpec:
@@ -98,6 +101,9 @@ def _measure(
         run_spec(plan, sut, run_id=f"{out.name}-{arm}", model=model, samples=samples)
         for arm, sut in zip(("base", "other"), suts, strict=True)
     )
+    base, other = (
+        dataclasses.replace(spec, sampled_outputs=_SAMPLED_OUTPUTS) for spec in (base, other)
+    )
     size = sizing(out)
     if size is None:
         base, other = matched(base, other, out / "probe", run_seconds=plan.run_seconds)
@@ -151,6 +157,34 @@ def recompute_accuracy(out: Path, floor: float) -> Accuracy:
         specs.append(load_spec(folder))
     _check_same_questions(specs)
     return accuracy_guard(outputs[0], outputs[1], floor)
+
+
+def timed_accuracy(paired: PairedRuns, measured: Path, answers: Path, floor: float) -> Accuracy:
+    """Outputs sampled while the runs of ``measured`` were timed, against those that the same system
+    gave in the accuracy runs of ``answers``.
+
+    A system that computes only when it is checked fails here. No sampled output at all fails too.
+    Raises EvidenceError when the two were asked about other sentences.
+    """
+    expected, found = [], []
+    for arm, run_id in (("base", "reference"), ("other", "candidate")):
+        folder = answers / RUNS / run_id
+        if not load_run(folder).valid:
+            return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
+        outputs = accuracy_outputs((folder / ACCURACY).read_bytes())
+        questions = load_spec(folder).samples_sha256
+        for pair in paired.pairs:
+            timed = measured / RUNS / getattr(pair, arm).run_id
+            if not (timed / ACCURACY).is_file():
+                continue
+            if load_spec(timed).samples_sha256 != questions:
+                raise EvidenceError("accuracy: asked about other sentences than the timed runs")
+            positions, rows = logged_outputs((timed / ACCURACY).read_bytes())
+            expected.append(outputs[positions])
+            found.append(rows)
+    if not found:
+        return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
+    return accuracy_guard(np.concatenate(expected), np.concatenate(found), floor)
 
 
 def _check_same_questions(specs: list[RunSpec]) -> None:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from metering.loadgen import RunSpec, SutSpec
 
-VOCABULARY, WIDTH, LAYERS, SENTENCES = 512, 128, 6, 96
+VOCABULARY, WIDTH, LAYERS, SENTENCES = 512, 48, 6, 96
 
 
 def write_encoder(path: Path) -> None:

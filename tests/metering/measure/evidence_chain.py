@@ -18,7 +18,7 @@ from metering.loadgen import SutSpec
 from metering.plan import MeasurementPlan, Seeds, SweepSpace, short_run_plan
 from metering.uplift.measurement import measure_aa, measure_accuracy, measure_uplift
 
-CANDIDATE = SutSpec("onnxruntime", arrangement="grouped", batch=32)
+CANDIDATE = SutSpec("onnxruntime", arrangement="grouped", batch=64)
 
 
 def chain_plan() -> MeasurementPlan:

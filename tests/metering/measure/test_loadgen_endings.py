@@ -194,7 +194,9 @@ def test_killing_the_parent_leaves_no_process_and_no_run(
     assert loadgen.run(make_spec(**null()), run_dir).state == "VALID"
 
 
-def test_the_module_that_hides_loadgen_is_never_imported() -> None:
+def test_what_fails_silently_is_never_used() -> None:
+    """Importing the one hides the real module; the other drops misspelt lines silently."""
     root = Path(loadgen.__file__).resolve().parents[1]
     for path in root.rglob("*.py"):
         assert "import mlcommons_loadgen" not in path.read_text(), path
+        assert ".FromConfig(" not in path.read_text(), path

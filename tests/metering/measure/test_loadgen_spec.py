@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metering.loadgen import RunSpec, SpecError, SutSpec
+from metering.loadgen import FloorError, RunSpec, SpecError, SutSpec
 from metering.loadgen.arrange import arrange
 from metering.loadgen.calibrate import sized
 from metering.loadgen.detail_log import DetailLogError, parse
@@ -108,6 +108,16 @@ def test_sizing_gives_the_asked_number_of_samples(make_spec: MakeSpec) -> None:
     assert samples_per_query(spec) == pytest.approx(1800, rel=0.01)
     # LoadGen demands a quarter of the time asked for, so a probe on a busy machine may be wrong.
     assert spec.min_duration_ms == 500
+
+
+def test_sizing_refuses_to_pre_generate_gigabytes_of_queries(make_spec: MakeSpec) -> None:
+    """200 ns expected and 2 s asked took 8.8 GB and 80 s before the first query."""
+    stream = make_spec(scenario="SingleStream", sut={"arrangement": "single", "batch": 1})
+    with pytest.raises(FloorError, match="pre-generate"):
+        sized(stream, 5e6, 2.0)
+    assert sized(stream, 1000.0, 2.0).min_query_count >= 64
+    with pytest.raises(ValueError, match="above 0"):
+        sized(stream, 0.0, 2.0)
 
 
 def test_every_difference_between_asked_and_effective_is_named(make_spec: MakeSpec) -> None:

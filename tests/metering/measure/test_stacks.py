@@ -12,7 +12,7 @@ import pytest
 
 from metering import loadgen, stacks
 from metering.loadgen import RunSpec, SutSpec
-from metering.loadgen.verdict import accuracy_outputs
+from metering.loadgen.verdict import accuracy_outputs, logged_outputs
 from metering.stacks import StackError
 
 MakeSpec = Callable[..., RunSpec]
@@ -71,6 +71,17 @@ def test_the_accuracy_log_carries_the_models_outputs(
     expected = embed(inputs["model"], inputs["library"])
     assert logged.dtype == np.float32
     np.testing.assert_allclose(logged, expected, atol=2e-5)
+
+
+def test_a_timed_run_keeps_some_of_its_outputs(
+    make_spec: MakeSpec, inputs: dict[str, Any], tmp_path: Path
+) -> None:
+    result = loadgen.run(make_spec(sampled_outputs=40, min_query_count=400), tmp_path / "run")
+    assert result.state == "VALID", result.reasons
+    positions, rows = logged_outputs((tmp_path / "run/mlperf_log_accuracy.json").read_bytes())
+    assert 10 <= len(positions) <= 100
+    expected = embed(inputs["model"], inputs["library"])[positions]
+    np.testing.assert_allclose(rows, expected, atol=2e-5)
 
 
 def test_single_stream_reports_the_early_stopped_percentile(

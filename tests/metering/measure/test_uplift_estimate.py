@@ -153,7 +153,7 @@ def test_a_drifting_machine_brings_few_false_claims() -> None:
 @pytest.mark.bench
 @pytest.mark.parametrize("n", [6, 10, 20])
 def test_a_drifting_machine_at_length(n: int) -> None:
-    false_claims, covered, bounded = rates(6000, n, seed=11)
+    false_claims, covered, bounded = rates(4000, n, seed=11)
     print(f"n={n}: false claims {false_claims:.3f}, coverage {covered:.3f}, bound {bounded:.3f}")
     assert false_claims <= 0.06
     assert covered >= 0.94

@@ -144,6 +144,13 @@ def test_an_uplift_is_kept_only_when_everything_holds() -> None:
         assert reason in "; ".join(decision.reasons)
 
 
+def test_outputs_of_timed_runs_count() -> None:
+    bad = dataclasses.replace(GOOD, min_cosine=0.2, passed=False)
+    decision = decide(gate_for(True), paired(spread(0.3, 0.02), OURS), GOOD, 0.02, bad)
+    assert not decision.kept
+    assert "timed runs" in decision.reasons[0]
+
+
 def test_the_guard_looks_at_every_row() -> None:
     rng = np.random.default_rng(0)
     reference = rng.standard_normal((200, 32)).astype(np.float32)
