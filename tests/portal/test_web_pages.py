@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import zipfile
 from datetime import timedelta
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -70,7 +71,9 @@ PAGES = [
     route
     for route in routes()
     if route.name in GET
-    and not re.search(r"agreement|sweep$|lengths|pairs|csv|lines|statement|envelope", route.name)
+    and not re.search(
+        r"agreement|sweep$|lengths|pairs|csv|lines|statement|envelope|evidence", route.name
+    )
     and route.name != "documents:download"
 ]
 
@@ -176,6 +179,21 @@ def test_a_number_leads_to_its_log_line(stage: Stage, client: Client):  # noqa: 
     assert 'id="line-5"' in text
     assert "result_samples_per_second" in text
     assert "1011.0" in text
+
+
+def test_evidence_comes_whole_and_the_same_each_time(stage: Stage, client: Client):  # noqa: F811
+    client.force_login(stage.auditor.user)
+    url = reverse("runs:measurement-evidence", args=[stage.measurement.pk])
+    first, second = (client.get(url).getvalue() for _ in range(2))
+    assert first == second
+    folder = stage.home / stage.measurement.evidence_path
+    with zipfile.ZipFile(io.BytesIO(first)) as packed:
+        names = packed.namelist()
+        assert "evidence/uplift/pairs.json" in names
+        assert len(names) == sum(path.is_file() for path in folder.rglob("*"))
+        for name in names:
+            stored = folder / name.removeprefix("evidence/")
+            assert packed.read(name) == stored.read_bytes()
 
 
 @pytest.mark.parametrize("run_id", ["..", "nothing", "uplift-p01-a0-base%00"])

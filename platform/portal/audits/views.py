@@ -69,6 +69,7 @@ def _page(
         "statement": json.dumps(json.loads(shown.statement), indent=2, ensure_ascii=False),
         "signers": _signers(shown),
         "decides": decides,
+        "envelope_name": f"measurement-{str(shown.measurement_id)[:8]}.dsse.json",
         "approve_form": approve_form or ApproveForm(),
         "reject_form": reject_form or RejectForm(),
         "finding_form": finding_form or FindingForm(),
@@ -101,7 +102,7 @@ def statement(request: ActorRequest, review_id: object) -> HttpResponse:
 def envelope(request: ActorRequest, review_id: object) -> HttpResponse:
     """The envelope as it stands: what the auditor adds a signature to."""
     shown = selectors.review_get(actor=request.actor, review_id=review_id)
-    name = f"envelope-{str(shown.pk)[:8]}.json"
+    name = f"measurement-{str(shown.measurement_id)[:8]}.dsse.json"
     return attachment(shown.envelope.encode("ascii"), name, "application/json")
 
 

@@ -26,6 +26,11 @@ urlpatterns = [
         name="measurement-pairs",
     ),
     path(
+        "measurements/<uuid:measurement_id>/evidence.zip",
+        measurement.measurement_evidence,
+        name="measurement-evidence",
+    ),
+    path(
         "measurements/<uuid:measurement_id>/<str:part>/runs/<str:run_id>/",
         measurement.measurement_run,
         name="measurement-run",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import FileResponse, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -17,7 +17,7 @@ from portal.runs.tables import MeasurementTable
 from portal.web import charts, formats
 from portal.web.access import ActorRequest, chart_page, for_readers_of
 from portal.web.answers import csv_file
-from portal.web.evidence import read_run, stored_pairs
+from portal.web.evidence import evidence_archive, read_run, stored_pairs
 from portal.web.figures import Figure, crumbs
 from portal.web.lists import list_page
 
@@ -194,3 +194,17 @@ def measurement_run(
         ),
     }
     return render(request, "portal/runs/run.html", context)
+
+
+@require_safe
+@for_readers_of("packages")
+def measurement_evidence(request: ActorRequest, measurement_id: object) -> FileResponse:
+    """The evidence as measured, for whoever works it out again; it holds kernel source."""
+    shown = selectors.measurement_get(actor=request.actor, measurement_id=measurement_id)
+    archive = evidence_archive(shown.evidence_path)
+    response = FileResponse(
+        archive, as_attachment=True, filename=f"evidence-{str(shown.pk)[:8]}.zip"
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "private, no-store"
+    return response
