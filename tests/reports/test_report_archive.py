@@ -24,8 +24,8 @@ from reports.errors import ReportError
 FILES = {
     "SHA256SUMS": b"x\n",
     "evidence/plan.json": b"{}",
-    "evidence/uplift/runs/a-1/mlperf_log_detail.txt": b"log\n" * 50,
-    "report.pdf": bytes(range(256)),
+    "evidence/uplift/runs/a-1/mlperf_log_detail.txt": b"log\n" * 5,
+    "report.pdf": bytes(range(0, 256, 8)),
 }
 
 

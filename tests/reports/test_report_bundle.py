@@ -218,7 +218,16 @@ TOP_FILES = (
 )
 
 
-@pytest.mark.parametrize("name", TOP_FILES)
+QUICK_FILES = {REPORT, STATEMENT, "evidence/uplift/pairs.json", *UNLISTED_CHECK}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK_FILES else pytest.mark.slow)
+        for name in TOP_FILES
+    ],
+)
 def test_a_flipped_byte_in_a_file_is_named(
     made: Made, sides: Sides, tmp_path: Path, name: str
 ) -> None:
