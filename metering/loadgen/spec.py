@@ -140,10 +140,12 @@ class RunSpec:
     is the inverse of the expected latency in SingleStream. LoadGen echoes six significant digits,
     so more than six are refused. ``cores`` are the logical CPUs the child may use; instance i of
     the system gets the i-th slice of ``sut.threads`` of them. Limits are in seconds and bytes.
-    ``warmup_ms`` bounds the untimed calls before the test starts. ``sampled_outputs`` is about how
-    many outputs of a timed run LoadGen keeps, drawn at random, to compare with those of an accuracy
-    run: a system that skips work only while it is timed is found out. ``library_size`` (samples in
-    the query library) and the digests are filled in by ``run`` from the files themselves.
+    ``output`` names the model output that holds the embeddings; empty stands for the only float32
+    output of rank two. ``warmup_ms`` bounds the untimed calls before the test starts.
+    ``sampled_outputs`` is about how many outputs of a timed run LoadGen keeps, drawn at random, to
+    compare with those of an accuracy run: a system that skips work only while it is timed is found
+    out. ``library_size`` (samples in the query library) and the digests are filled in by ``run``
+    from the files themselves.
     """
 
     run_id: str
@@ -162,7 +164,7 @@ class RunSpec:
     memory_limit_bytes: int = 8 * 2**30
     file_limit_bytes: int = 512 * 2**20
     warmup_ms: int = 300
-    output: str = "461"
+    output: str = ""
     sampled_outputs: int = 0
     library_size: int = 0
     model_sha256: str = ""
@@ -183,7 +185,10 @@ class RunSpec:
             " | ".join(get_args(Scenario)),
         )
         _want(self.mode in get_args(Mode), "mode", self.mode, " | ".join(get_args(Mode)))
-        for name in ("model", "samples", "output"):
+        _want(
+            isinstance(self.output, str), "output", self.output, "the name of an output, or empty"
+        )
+        for name in ("model", "samples"):
             value = getattr(self, name)
             _want(isinstance(value, str) and value != "", name, value, "a non-empty text")
         _integer(self.min_duration_ms, "min_duration_ms", 1, 24 * 3600 * 1000)

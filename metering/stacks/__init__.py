@@ -63,7 +63,7 @@ def graph_optimizations(name: str) -> tuple[GraphOptimization, ...]:
 
 
 def open_system(sut: SutSpec, model: Path, output: str) -> System:
-    """Open one instance. ``output`` names the model output that holds the embeddings."""
+    """Open one instance. ``output`` names the output with the embeddings; empty: the only one."""
     return _stack(sut.stack).open_system(sut, model, output)
 
 

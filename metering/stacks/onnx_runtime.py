@@ -14,7 +14,15 @@ import numpy as np
 
 from metering.loadgen.spec import GraphOptimization, SutSpec
 from metering.stacks.installed import installed
-from metering.stacks.system import Embeddings, StackError, StackInfo, System, TokenIds, pad
+from metering.stacks.system import (
+    Embeddings,
+    OutputPort,
+    StackInfo,
+    System,
+    TokenIds,
+    choose_output,
+    pad,
+)
 
 GRAPH_OPTIMIZATIONS: tuple[GraphOptimization, ...] = (
     "all",
@@ -50,10 +58,12 @@ class OnnxRuntimeSystem:
         self._session: Any = onnxruntime.InferenceSession(
             str(model), options, providers=["CPUExecutionProvider"]
         )
-        outputs = [item.name for item in self._session.get_outputs()]
-        if output not in outputs:
-            raise StackError(f"output: got {output!r}, the model has {outputs}")
-        self._output = output
+        outputs = self._session.get_outputs()
+        ports = [
+            OutputPort((item.name,), len(item.shape), item.type == "tensor(float)")
+            for item in outputs
+        ]
+        self._output = outputs[choose_output(ports, output)].name
         self._inputs = [item.name for item in self._session.get_inputs()]
 
     def infer(self, batch: Sequence[TokenIds]) -> Embeddings:

@@ -18,7 +18,16 @@ import numpy as np
 
 from metering.loadgen.spec import GraphOptimization, SutSpec
 from metering.stacks.installed import installed
-from metering.stacks.system import Embeddings, StackError, StackInfo, System, TokenIds, pad
+from metering.stacks.system import (
+    Embeddings,
+    OutputPort,
+    StackError,
+    StackInfo,
+    System,
+    TokenIds,
+    choose_output,
+    pad,
+)
 
 # It has one graph pipeline and no level to choose.
 GRAPH_OPTIMIZATIONS: tuple[GraphOptimization, ...] = ("default",)
@@ -62,10 +71,15 @@ class OpenVinoSystem:
             if compiled is None:
                 compiled = _compiled[sut, model] = _compile(sut, model)
         self._inputs = [item.any_name for item in compiled.inputs]
-        names = [name for item in compiled.outputs for name in item.get_names()]
-        if output not in names:
-            raise StackError(f"output: got {output!r}, the model has {sorted(names)}")
-        self._port: Any = compiled.output(output)
+        ports = [
+            OutputPort(
+                tuple(sorted(item.get_names())),
+                len(item.get_partial_shape()),
+                item.get_element_type().get_type_name() == "f32",
+            )
+            for item in compiled.outputs
+        ]
+        self._port: Any = compiled.outputs[choose_output(ports, output)]
         self._request: Any = compiled.create_infer_request()
 
     def infer(self, batch: Sequence[TokenIds]) -> Embeddings:

@@ -51,6 +51,34 @@ class System(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class OutputPort:
+    """One output of a loaded model: its names, its rank, and whether it is float32."""
+
+    names: tuple[str, ...]
+    rank: int
+    float32: bool
+
+
+def choose_output(ports: Sequence[OutputPort], wanted: str) -> int:
+    """Index of the output called ``wanted``; when empty, of the only float32 one of rank two.
+
+    Sentence embeddings (n, d) are that one in an encoder that also returns token states (n, s, d)
+    or echoes its integer inputs. Raises StackError when there is no such output, or more than one.
+    """
+    if wanted:
+        found = [place for place, port in enumerate(ports) if wanted in port.names]
+    else:
+        found = [place for place, port in enumerate(ports) if port.float32 and port.rank == 2]
+    if len(found) != 1:
+        names = [name for port in ports for name in port.names]
+        raise StackError(
+            f"output: got {wanted or 'no name'!r}, which fits {len(found)} outputs; "
+            f"the model has {names}"
+        )
+    return found[0]
+
+
 def pad(batch: Sequence[TokenIds]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """``input_ids`` and ``attention_mask``, both int64 (n, longest), zero beyond each length."""
     lengths = np.fromiter((len(ids) for ids in batch), dtype=np.int64, count=len(batch))

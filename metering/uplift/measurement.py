@@ -27,7 +27,7 @@ from metering.uplift.pairs import RUNS, Pair, PairedRuns, measure_pairs, sizing
 
 ACCURACY_JSON = "accuracy.json"
 ACCURACY_SCHEMA = "ignition.accuracy.v1"
-_KERNEL_BATCH = 64
+_KERNEL_BATCH = 32
 _SAMPLED_OUTPUTS = 24
 
 

@@ -14,6 +14,7 @@ from metering import loadgen, stacks
 from metering.loadgen import RunSpec, SutSpec
 from metering.loadgen.verdict import accuracy_outputs, logged_outputs
 from metering.stacks import StackError
+from metering.stacks.system import OutputPort, choose_output
 
 MakeSpec = Callable[..., RunSpec]
 
@@ -140,6 +141,21 @@ def test_an_output_the_model_lacks_is_an_error_with_the_names_it_has(
     result = loadgen.run(make_spec(output="logits"), tmp_path / "run")
     assert result.state == "ERROR"
     assert "the model has ['461']" in result.reasons[0]
+
+
+def test_the_embeddings_are_the_only_float_output_of_rank_two() -> None:
+    """The four outputs of the encoder of the demonstration: two echo the inputs."""
+    ports = [
+        OutputPort(("output",), 2, float32=False),
+        OutputPort(("463",), 2, float32=False),
+        OutputPort(("onnx::Shape_422",), 3, float32=True),
+        OutputPort(("461", "/model/Div_output_0"), 2, float32=True),
+    ]
+    assert choose_output(ports, "") == 3
+    assert choose_output(ports, "onnx::Shape_422") == 2
+    for wanted, given in (("", ports[:3]), ("", [*ports, ports[3]]), ("462", ports)):
+        with pytest.raises(StackError, match="the model has"):
+            choose_output(given, wanted)
 
 
 def test_padding_masks_exactly_the_tokens_that_are_there() -> None:
