@@ -1,6 +1,6 @@
-"""The harness executable, compiled once per version of its source and compiler.
+"""Our own small programs, compiled once per version of their source and compiler.
 
-In: `harness.c` next to this file. Out: the path of an executable in the user's cache.
+In: `harness.c` and `matrix.c` next to this file. Out: executables in the user's cache.
 Never here: candidate code.
 """
 
@@ -17,35 +17,39 @@ from kernelgen.judge.verdict import JudgeError
 from kernelgen.targets.cpu import compiler, compiler_version
 
 SOURCE = Path(__file__).with_name("harness.c")
+MATRIX = Path(__file__).with_name("matrix.c")
 PLAIN = ("-O2", "-Wall")
 SANITIZED = ("-O1", "-g", "-DSANITIZE", "-fsanitize=address,undefined")
 
 
 @cache
 def harness(*, sanitize: bool = False) -> Path:
-    """Path of the harness. Raises `JudgeError` with the compiler's words when it cannot be built.
-    """
-    flags = SANITIZED if sanitize else PLAIN
+    """Path of the harness. Raises `JudgeError` with the compiler's words if it cannot be built."""
+    return _built(SOURCE, SANITIZED if sanitize else PLAIN)
+
+
+@cache
+def matrix_unit_gflops() -> float:
+    """Measured bfloat16 GFLOP/s of this core's matrix unit; 0 where there is none to use."""
+    program = _built(MATRIX, PLAIN)
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=30)
+    return float(done.stdout) if done.returncode == 0 else 0.0
+
+
+def _built(source: Path, flags: tuple[str, ...]) -> Path:
     key = hashlib.sha256(
-        b"\0".join([SOURCE.read_bytes(), " ".join(flags).encode(), compiler_version().encode()])
+        b"\0".join([source.read_bytes(), " ".join(flags).encode(), compiler_version().encode()])
     ).hexdigest()
-    path = _folder() / f"harness-{key[:32]}"
+    path = _folder() / f"{source.stem}-{key[:32]}"
     if path.exists():
         return path
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    command = [
-        compiler(),
-        *flags,
-        "-o",
-        str(partial),
-        str(SOURCE),
-        "-ldl",
-        "-Wl,--no-as-needed",
-        "-lm",
-    ]
+    command = [compiler(), *flags, "-o", str(partial), str(source), "-ldl"]
+    # The harness brings the mathematics library along, whether it uses it or not: kernels may.
+    command += ["-Wl,--no-as-needed", "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode != 0:
-        raise JudgeError(f"harness: the compiler refused {SOURCE.name}: {done.stderr[-2000:]}")
+        raise JudgeError(f"the compiler refused {source.name}: {done.stderr[-2000:]}")
     partial.replace(path)
     return path
 

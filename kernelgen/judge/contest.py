@@ -122,8 +122,7 @@ class Contest:
         return roofline.fraction(self._operator, self._points[0].dims, self._machine, self.time_ns)
 
     def recheck(self) -> float:
-        """The oracle's word on the copies taken while the clock ran, after the candidate is gone.
-        """
+        """The oracle's word on copies taken while the clock ran, after the candidate is gone."""
         worst = 0.0
         rng = rounds.generator(self._seed, "recheck")
         for point, timing in zip(self._points, self.timings, strict=False):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernelgen.judge.build import matrix_unit_gflops
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator
 
@@ -24,11 +25,27 @@ impossible.
 """
 
 
+MATRIX_UNIT = frozenset(["amx_bf16", "amx_tile"])
+PRODUCTS = 6
+"""bfloat16 products that one float32 product takes at full accuracy: of the nine products of three
+parts each, those above 2^-24 (Henry, Tang and Heinecke, 2019)."""
+
+
+def peak_gflops(machine: Machine) -> float:
+    """The most float32 work one core can do: on its vector units, or on its matrix unit with every
+    product made of `PRODUCTS` bfloat16 ones. 0 when nothing was measured.
+    """
+    vector = machine.peak_gflops_per_core or 0.0
+    if not vector or not set(machine.isa) >= MATRIX_UNIT:
+        return vector
+    return max(vector, matrix_unit_gflops() / PRODUCTS)
+
+
 def floor_ns(operator: Operator, dims: Mapping[str, int], machine: Machine) -> float:
     """Nanoseconds below which a call is refused; 0 when the machine's peaks were not measured."""
     compute = memory = 0.0
     if machine.peak_gflops_per_core:
-        compute = operator.flops(dims) / (machine.peak_gflops_per_core * PEAK_MARGIN)
+        compute = operator.flops(dims) / (peak_gflops(machine) * PEAK_MARGIN)
     if machine.peak_gbps_per_core:
         memory = operator.bytes_moved(dims) / (machine.peak_gbps_per_core * CACHE_FACTOR)
     return max(compute, memory)
@@ -44,6 +61,6 @@ def fraction(
     """
     if not machine.peak_gflops_per_core or not machine.peak_gbps_per_core or time_ns <= 0:
         return None
-    compute = operator.flops(dims) / machine.peak_gflops_per_core
+    compute = operator.flops(dims) / peak_gflops(machine)
     memory = operator.bytes_moved(dims) / machine.peak_gbps_per_core
     return max(compute, memory) / time_ns

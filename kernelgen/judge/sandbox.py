@@ -163,8 +163,7 @@ def _files(files: Mapping[int, str]) -> list[str]:
 
 
 class Child:
-    """A running sandboxed process. The owner must call `kill` or `wait` (both are safe to repeat).
-    """
+    """A running sandboxed process. The owner must call `kill` or `wait` (safe to repeat)."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], info: int | None, folder: Path | None

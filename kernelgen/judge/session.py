@@ -110,8 +110,7 @@ class SetupResult:
 
 @dataclass(frozen=True)
 class Window:
-    """One timed batch seen from outside: wall and CPU nanoseconds between the order and the answer.
-    """
+    """One timed batch seen from outside: wall and CPU time from order to answer."""
 
     wall_ns: int
     cpu_ns: int | None
@@ -207,8 +206,7 @@ class Session:
         return SetupResult(time.perf_counter_ns() - began, values[1], values[2])
 
     def call(self, inputs: Sequence[int], outputs: Sequence[int], *, left: bool) -> None:
-        """One call with guarded copies of the given pieces; outputs come back to where they were.
-        """
+        """One call with guarded copies of these pieces; outputs come back to their places."""
         self._order(_CALL, [int(left), *inputs, *outputs])
 
     def load(self, calls: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:

@@ -18,6 +18,7 @@ from kernelgen.judge import rounds, sandbox, sanitize, symbols
 from kernelgen.judge.clock import Effort, room
 from kernelgen.judge.compare import Comparison, compare, poison_word, poisoned
 from kernelgen.judge.contest import Contest, Point, Race
+from kernelgen.judge.quiet import one_blas_thread
 from kernelgen.judge.session import Refusal, Region, Session, bytes_for
 from kernelgen.judge.verdict import ACCEPTED, Candidate, JudgeError, Verdict
 from kernelgen.machine import Machine
@@ -105,7 +106,8 @@ def judge_points(
     )
     reason, detail = ACCEPTED, ""
     try:
-        trial.hold(timed=timed)
+        with one_blas_thread():
+            trial.hold(timed=timed)
     except Refusal as refusal:
         reason, detail = refusal.reason, refusal.detail
     return trial.verdict(reason, detail, time.monotonic() - began)
@@ -140,7 +142,8 @@ def race(
         effort or Effort(),
         False,
     )
-    trial.hold_race()
+    with one_blas_thread():
+        trial.hold_race()
     return trial.race(points)
 
 

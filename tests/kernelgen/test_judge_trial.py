@@ -13,7 +13,7 @@ import pytest
 
 from kernelgen.attacks.scale import Scale
 from kernelgen.attacks.suite import folder
-from kernelgen.judge import Candidate, JudgeError, judge
+from kernelgen.judge import Candidate, JudgeError, judge, roofline
 from kernelgen.judge import symbols as symbol_check
 from kernelgen.judge.clock import Effort, Feed, ratio_interval
 from kernelgen.judge.contest import Point
@@ -129,7 +129,10 @@ def test_several_sizes_weigh_in_one_ratio(machine: Machine, tmp_path: Path) -> N
 def test_a_time_above_the_roofline_is_refused(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_machine = replace(machine, peak_gflops_per_core=1e-3, peak_gbps_per_core=1e-3)
+    # Only the vector units' peak counts where the words for the matrix unit are missing.
+    slow_machine = replace(
+        machine, isa=("avx2",), peak_gflops_per_core=1e-3, peak_gbps_per_core=1e-3
+    )
     monkeypatch.setattr("kernelgen.judge.contest.describe", lambda *, measure: slow_machine)
     verdict = judge(
         _build(ONCE, tmp_path, "once"),
@@ -183,6 +186,17 @@ def test_a_file_that_is_no_object_is_not_loadable(tmp_path: Path) -> None:
     path.write_text("not an object")
     with pytest.raises(Refusal, match="not_loadable"):
         symbol_check.check(path)
+
+
+def test_the_roof_is_the_faster_of_vector_and_matrix_unit(machine: Machine) -> None:
+    plain = replace(machine, isa=("avx2",), peak_gflops_per_core=100.0)
+    assert roofline.peak_gflops(plain) == 100.0
+    matrix = replace(plain, isa=("amx_bf16", "amx_tile"))
+    assert roofline.peak_gflops(matrix) >= 100.0
+    assert roofline.floor_ns(Scale(), {"n": 10**6}, matrix) > 0
+    unmeasured = replace(matrix, peak_gflops_per_core=None, peak_gbps_per_core=None)
+    assert roofline.floor_ns(Scale(), {"n": 10**6}, unmeasured) == 0
+    assert roofline.fraction(Scale(), {"n": 10**6}, unmeasured, 5.0) is None
 
 
 def test_feed_never_repeats_floats_and_keeps_structure() -> None:
