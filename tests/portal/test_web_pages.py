@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 import pytest
 from django.contrib.staticfiles import finders
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -22,9 +23,11 @@ from django.utils import timezone
 from portal.accounts.access import Platform
 from portal.accounts.services import member_add
 from portal.audits.models import Review
+from portal.billing.figures import line_formula, savings_lines
 from portal.documents.models import Download
-from portal.runs.models import Job, Tuning
+from portal.runs.models import Job, Measurement, Tuning
 from portal.runs.views import speed_series
+from portal.runs.views_measurement import uplift_figures
 from portal.web import charts
 from reports.envelope import add
 from tests.portal.test_web_roles import GET
@@ -351,3 +354,19 @@ def test_empty_pages_say_what_to_do(stage: Stage, client: Client):  # noqa: F811
         ):
             text = client.get(reverse(route.name)).content.decode()
             assert "Nothing here yet" in text, route.name
+
+
+def test_what_is_not_kept_never_looks_billed(stage: Stage):  # noqa: F811
+    reason = "host not measurable: the A/A interval is too wide."
+    row = Measurement.objects.get(pk=stage.open_review.measurement_id)
+    assert uplift_figures(row)[0].label == "Uplift that bills"
+    row.kept, row.reason = False, reason
+    figures = uplift_figures(row)
+    assert figures[0].label == "Lower bound, not billed"
+    assert (figures[2].value, figures[2].note) == ("Not kept", "the reason stands above")
+    page = render_to_string(
+        "portal/parts/measurement.html", {"figures": figures, "measurement": row}
+    )
+    assert f"<strong>Not kept, so the fee is 0.</strong> {reason}" in page
+    line = {**savings_lines(stage.invoice.savings)[0], "kept": False, "reason": reason}
+    assert line_formula(line, "EUR") == f"0 EUR, not kept: {reason}"

@@ -54,7 +54,7 @@ def savings_figures(record: SavingsRecord) -> tuple[Figure, ...]:
             f"uplift {signed_percent(first['uplift_point'], 2)}, lower bound "
             f"{signed_percent(first['uplift_lower_95'], 2)}"
         )
-    note = record.reason if not record.kept else f"point estimate {fixed(record.point, 6)}"
+    note = f"estimate {fixed(record.point, 6)}" if record.kept else "not kept, nothing is billed"
     return (
         Figure("Volume", number(record.volume_samples), "samples", formula=COUNTED,
                inputs=tuple((fate, number(n)) for fate, n in usage_counts(record)), api=api),
@@ -89,7 +89,9 @@ def _inputs(line: dict[str, Any], currency: str) -> tuple[tuple[str, str], ...]:
 
 
 def line_formula(line: dict[str, Any], currency: str) -> str:
-    """A savings line's formula with its own numbers in it."""
+    """A savings line's formula with its own numbers in it; a line not kept says so instead."""
+    if not line["kept"]:
+        return f"0 {currency}, not kept: {line['reason']}"
     return (
         f"{number(line['volume'])} samples x {line['price_per_core_hour']} {currency} / 3600 x "
         f"{line['cores']} cores / {line['baseline_samples_per_second']} samples per second x "

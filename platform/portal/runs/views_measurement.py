@@ -113,11 +113,10 @@ def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
         ("Evidence, SHA-256", shown.evidence_sha256),
     )
     api = f"/api/v1/measurements/{shown.pk}"
-    verdict = shown.reason or (
-        "gate, uplift and accuracy hold" if shown.kept else "no reason stored"
-    )
+    verdict = "gate, uplift and accuracy hold" if shown.kept else "the reason stands above"
+    label = "Uplift that bills" if shown.kept else "Lower bound, not billed"
     return (
-        Figure("Uplift that bills", formats.signed_percent(uplift["lower_95"], 2),
+        Figure(label, formats.signed_percent(uplift["lower_95"], 2),
                note="lower bound, one-sided 95 %", formula=BOUND, inputs=inputs, interval=band,
                runs=runs, method_version=method, api=api),
         Figure("Estimate", formats.signed_percent(uplift["point"], 2), note=f"95 %: {band}",
@@ -151,12 +150,12 @@ def accuracy_figures(shown: Measurement) -> tuple[Figure, ...]:
     inputs = (("Samples compared", formats.number(accuracy.get("samples"))),
               ("Floor in the plan", str(floor)))  # fmt: skip
     return (
-        Figure("Lowest cosine", formats.fixed(accuracy.get("min_cosine"), 8),
+        Figure("Lowest cosine", str(accuracy.get("min_cosine", formats.ABSENT)),
                state="passed" if accuracy.get("passed") else "failed",
                note=f"floor {floor}",
                formula="Cosine between our output and the stock output of each sample; the lowest "
                "of all samples must reach the floor.", inputs=inputs),
-        Figure("Mean cosine", formats.fixed(accuracy.get("mean_cosine"), 8), inputs=inputs),
+        Figure("Mean cosine", str(accuracy.get("mean_cosine", formats.ABSENT)), inputs=inputs),
         Figure("Largest difference", formats.number(accuracy.get("max_abs_error"), 3),
                formula="Largest absolute difference of any output element.", inputs=inputs),
     )  # fmt: skip

@@ -120,9 +120,10 @@ def _detail(kind: str, row: Any) -> str:
     if kind == "baselines":
         return f"{row.stack} {row.stack_version}, {number(row.samples_per_second)} samples/s"
     if kind == "tunings":
-        return f"{row.trials} trials in {duration(row.seconds)}, {row.accepted} accepted"
+        return f"trials: {row.trials}, accepted: {row.accepted}, in {duration(row.seconds)}"
     if kind == "measurements":
-        return f"{signed_percent(row.uplift_lower_95)} at the lower bound"
+        kept = "" if row.kept else ", not kept"
+        return f"{signed_percent(row.uplift_lower_95)} at the lower bound{kept}"
     if kind == "reviews":
         return f"measurement for {row.measurement.contract_version}"
     if kind == "savings":
@@ -141,8 +142,9 @@ def _figures(rows: dict[str, Any]) -> list[Figure]:
                    note=f"{baseline.stack} {baseline.stack_version}")
         )  # fmt: skip
     if measurement and measurement.uplift_lower_95 is not None:
+        label = "Uplift that bills" if measurement.kept else "Lower bound, not billed"
         figures.append(
-            Figure("Uplift that bills", signed_percent(measurement.uplift_lower_95),
+            Figure(label, signed_percent(measurement.uplift_lower_95),
                    note=f"estimate {signed_percent(measurement.uplift_point)}",
                    state="kept" if measurement.kept else "not kept")
         )  # fmt: skip

@@ -40,6 +40,19 @@ def grouped(amount: Any) -> str:
 
 
 @register.filter
+def taken_off(amount: Any) -> str:
+    """An amount that is subtracted: with its minus sign, and zero without one."""
+    text = formats.money(amount, "")
+    return f"-{text}" if formats.as_decimal(amount) else text
+
+
+@register.filter
+def sentence(text: str) -> str:
+    """Stored words as one sentence: exactly one full stop at the end."""
+    return f"{text.rstrip('. ')}."
+
+
+@register.filter
 def instant(value: datetime | str | None) -> str | SafeString:
     """A `<time>` element in UTC, or words when there is none."""
     text = formats.instant(value)
