@@ -7,6 +7,7 @@ numbers stay in facts.json. The template computes nothing and this module lays o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
@@ -43,7 +44,7 @@ def view(facts: ReportFacts) -> dict[str, Any]:
         "organisation": _party(measured.organisation),
         "auditor": _party(measured.auditor),
         "period": {
-            "label": facts.period.label,
+            "label": month(facts.period.label),
             "span": f"{_local(facts.period.start, facts.period.zone)} to "
             f"{_local(facts.period.end, facts.period.zone)} (end not included), "
             f"{facts.period.zone}",
@@ -157,6 +158,12 @@ def interval(lo: str, hi: str) -> str:
 def day(date: str) -> str:
     year, month, number_of_day = date.split("-")
     return f"{int(number_of_day)} {_MONTHS[int(month) - 1]} {year}"
+
+
+def month(label: str) -> str:
+    """`2026-11` as `November 2026`; any other label as it is."""
+    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", label)
+    return f"{_MONTHS[int(match[2]) - 1]} {match[1]}" if match else label
 
 
 def moment(utc: str) -> str:

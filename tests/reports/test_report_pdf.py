@@ -20,7 +20,7 @@ from reports import pdfsign
 from reports.errors import ReportError
 from reports.facts import ReportFacts
 from reports.pdf import FIELD_BOXES, render
-from reports.view import money, number, percent, plot, view
+from reports.view import money, month, number, percent, plot, view
 from tests.reports.conftest import EXAMPLE
 from tests.reports.parties import Sides
 
@@ -197,6 +197,8 @@ def test_rounding_for_the_eye_never_flatters() -> None:
     assert money("0.000000412", "EUR") == "0.00 EUR"
     assert money("0.0480", "USD") == "0.048 USD"
     assert money("1200", "JPY") == "1,200 JPY"
+    assert month("2026-11") == "November 2026"
+    assert month("first half of 2026") == "first half of 2026"
     assert money("-0.12", "EUR") == "\u22120.12 EUR"
 
 
