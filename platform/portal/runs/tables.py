@@ -75,12 +75,16 @@ class TrialTable(ListTable):
     )  # fmt: skip
 
     seq = tables.Column(verbose_name="No.")
-    elapsed_s = NumberColumn(verbose_name="At, seconds", digits=3)
+    elapsed_s = tables.Column(verbose_name="At, seconds", attrs=NUMERIC)
     kind = MarkColumn(verbose_name="What")
     operator = tables.Column()
     trial = tables.Column(attrs=NUMERIC)
     ratio = NumberColumn(verbose_name="Ratio")
     text = tables.Column(verbose_name="In words", orderable=False)
+
+    def render_elapsed_s(self, value: float) -> str:
+        """Seconds since the search began."""
+        return formats.fixed(value, 1)
 
 
 class MeasurementTable(ListTable):

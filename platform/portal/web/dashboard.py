@@ -55,7 +55,7 @@ def overview(actor: Membership) -> dict[str, Any]:
         "next": _next(actor, rows),
         "jobs": list(live[:5]) if sees(actor, "jobs") else None,
         "failed": job_list(actor=actor).filter(state=Job.State.FAILED).count(),
-        "events": list(event_list(actor=actor).order_by("-seq")[:8])
+        "events": list(event_list(actor=actor).order_by("-seq")[:7])
         if sees(actor, "events")
         else None,
     }
