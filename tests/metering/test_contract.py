@@ -374,9 +374,6 @@ def test_a_baseline_needs_a_cost_above_zero() -> None:
             effective_baselines(BaselinePolicy(), costs)
 
 
-# Refusals and JSON
-
-
 @UNHURRIED
 @given(contracts())
 def test_any_contract_survives_json(terms: Contract) -> None:

@@ -30,6 +30,8 @@ from tests.metering.money_cases import (
     verified,
 )
 
+COST = Decimal(120)
+
 
 @pytest.mark.parametrize(
     ("change", "field"),
