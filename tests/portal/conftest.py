@@ -257,9 +257,7 @@ def not_kept_reason() -> str:
 
 
 @pytest.fixture
-def measured(
-    cast: Cast, agreed: ContractVersion, home: Path, not_kept_reason: str
-) -> Measurement:
+def measured(cast: Cast, agreed: ContractVersion, home: Path, not_kept_reason: str) -> Measurement:
     """Rows of a finished measurement: a 25 % uplift with a lower bound of 20 %."""
     evidence = home / "evidence" / "m1"
     (evidence / "baseline").mkdir(parents=True)

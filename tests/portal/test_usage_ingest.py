@@ -138,9 +138,7 @@ def test_two_deliveries_at_once_count_once(threads_db, cast, agreed):
 
     def deliver() -> None:
         try:
-            usage_ingest(
-                actor=cast.owner, organisation=cast.organisation, lines=lines, via="test"
-            )
+            usage_ingest(actor=cast.owner, organisation=cast.organisation, lines=lines, via="test")
         except BaseException as error:
             errors.append(error)
         finally:

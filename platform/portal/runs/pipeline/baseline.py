@@ -18,7 +18,6 @@ from portal.runs.models import Baseline
 from portal.runs.pipeline.evidence import write_agreement
 from portal.runs.services import BaselineFigures, RunsError, baseline_freeze, require_signed
 from portal.workspace import absolute, sha256_file
-from reports.canonical import canonical_json
 
 Line = Callable[[str], None]
 
@@ -59,13 +58,12 @@ def fix_baseline(*, actor: Actor, contract_version: ContractVersion, line: Line)
     )
     frozen = _freeze_once(measured, folder)
     document = folder / "baseline.json"
-    entry = canonical_json(
-        {
-            "kind": "baseline",
-            "sha256": sha256_file(document),
-            "agreement": contract_version.plan_sha256,
-        }
-    )
+    # Lines as in the log's other entries; a stranger with the evidence can write it again.
+    entry = (
+        "ignition-baseline/v1\n"
+        f"baseline-sha256 {sha256_file(document)}\n"
+        f"plan-sha256 {contract_version.plan_sha256}\n"
+    ).encode("ascii")
     log = transparency_log()
     log.append(entry)
     log.checkpoint(platform_keys().note)

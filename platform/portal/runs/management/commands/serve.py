@@ -1,9 +1,11 @@
 """`manage.py serve`: the portal on this machine, with a worker beside it. Thin by design."""
 
 import os
+import signal
 import subprocess
 import sys
 from argparse import ArgumentParser
+from types import FrameType
 from typing import Any
 
 from django.conf import settings
@@ -24,22 +26,35 @@ class Command(BaseCommand):
         call_command("collectstatic", verbosity=0, interactive=False)
         paths = [str(settings.PROJECT_ROOT), str(settings.PROJECT_ROOT / "platform")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        worker = None
+        children = []
         if not options["no_worker"]:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "portal", "worker", "--pool", "solo"],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-            )
-        self.stdout.write(f"Portal on http://{options['bind']}:{options['port']}/ (Ctrl-C ends it)")
-        command = [sys.executable, "-m", "gunicorn", "portal.wsgi:application"]
-        command += ["--bind", f"{options['bind']}:{options['port']}", "--threads", "4"]
-        command += ["--access-logfile", os.devnull, "--log-level", "warning"]
+            # A worker beside the pages: a page only asks for work, it never does any.
+            worker = ["celery", "-A", "portal", "worker", "--pool", "solo", "--loglevel", "ERROR"]
+            children.append(_start(worker, environment))
+        where = f"{options['bind']}:{options['port']}"
+        pages = ["gunicorn", "portal.wsgi:application", "--bind", where, "--threads", "4"]
+        pages += ["--access-logfile", os.devnull, "--log-level", "warning"]
+        children.append(_start(pages, environment))
+        self.stdout.write(f"Portal on http://{where}/ (Ctrl-C ends it)")
+        signal.signal(signal.SIGTERM, _stop)
         try:
-            raise SystemExit(subprocess.call(command, env=environment))
+            status = children[-1].wait()
         except KeyboardInterrupt:
-            self.stdout.write("stopped")
+            status = 0
         finally:
-            if worker is not None:
-                worker.terminate()
-                worker.wait()
+            for child in children:
+                child.terminate()
+            for child in children:
+                child.wait()
+        raise SystemExit(status)
+
+
+def _start(module: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """A child that does not hear the terminal's Ctrl-C: this process ends it in order."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", *module], env=environment, start_new_session=True
+    )
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

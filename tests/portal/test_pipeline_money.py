@@ -1,0 +1,387 @@
+"""From measured evidence to a verified bundle, through the jobs the portal runs.
+
+The evidence is a recording of real LoadGen runs (see tests/reports); everything after it happens
+here: review, approval, usage, savings, invoice, report, seal, exports. Each failure is thrown at a
+step of the real job, and the job is then simply run again.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from kernelgen.machine import Machine
+from metering.evidence import recompute
+from metering.plan import MeasurementPlan, Period
+from metering.usage import TrafficShare, generate_month
+from portal.accounts.access import Platform
+from portal.audits.models import Review
+from portal.audits.services import PUBLIC_FILES, auditor_key_register, review_approve
+from portal.billing.models import Export, Invoice, UsageBatch
+from portal.billing.services import period_open
+from portal.billing.usage import usage_ingest
+from portal.contracts.agreement import signed_bytes
+from portal.contracts.models import ContractVersion
+from portal.contracts.services import contract_draft, party_key_register, plan_sign
+from portal.documents.models import Report, StoredFile
+from portal.documents.services import file_download
+from portal.events.services import chain_check
+from portal.keystore import platform_keys, platform_keys_dir, transparency_log
+from portal.registry.models import Model, ModelMix
+from portal.registry.services import system_register
+from portal.runs import jobs
+from portal.runs.handlers import handler_for
+from portal.runs.models import Job, Measurement
+from portal.runs.pipeline import report as report_steps
+from portal.runs.pipeline.evidence import evidence_folder, measurement_id, write_agreement
+from portal.runs.pipeline.measure import figures_of
+from portal.runs.pipeline.review import present
+from portal.runs.services import (
+    BaselineFigures,
+    baseline_freeze,
+    measurement_open,
+    measurement_record,
+    package_store,
+    tuning_open,
+    tuning_record,
+)
+from portal.workspace import WorkspaceError, absolute, sha256_file
+from reports.bundle import auditor_sign, sign_statement
+from reports.errors import ReportError
+from reports.keys import create_auditor_keys, key_id, public_pem
+from reports.recount import recount_measurement
+from reports.trust import export_trust
+from reports.verify import verify
+from tests.portal.conftest import Cast, Keys, example_contract
+from tests.reports.story import unpack_recording
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A recorded measurement under review, and the auditor's own folder outside the portal."""
+
+    cast: Cast
+    version: ContractVersion
+    measurement: Measurement
+    review: Review
+    auditor: Path
+    trust: Path
+
+
+@pytest.fixture
+def stage(cast: Cast, home: Path, tmp_path: Path, mix, keys: Keys, draft) -> Stage:
+    auditor, trust = tmp_path / "auditor", tmp_path / "trust"
+    auditor.mkdir()
+    theirs = create_auditor_keys(auditor)
+    platform_keys()
+    export_trust(platform_keys_dir(), auditor, trust)
+    statement_pem = public_pem(theirs.statement.public_key()).decode()
+    auditor_key_register(
+        actor=cast.auditor,
+        organisation=cast.organisation,
+        public_key_pem=statement_pem,
+        public_files={
+            name: (auditor / name).read_text() for name in PUBLIC_FILES if (auditor / name).exists()
+        },
+    )
+    recording = tmp_path / "recording"
+    unpack_recording(recording)
+    baseline = json.loads((recording / "baseline" / "baseline.json").read_bytes())
+    recorded_system = json.loads((recording / "system.json").read_text())
+    system = system_register(
+        actor=cast.owner,
+        organisation=cast.organisation,
+        name="edge-box",
+        machine=Machine.from_dict(recorded_system["machine"]),
+    )
+    # The registry names what was recorded: the real model and the recording's own samples.
+    Model.objects.filter(pk=mix.model_id).update(sha256=baseline["model_sha256"])
+    ModelMix.objects.filter(pk=mix.pk).update(samples_sha256=baseline["samples_sha256"])
+    version = contract_draft(
+        actor=cast.owner,
+        organisation=cast.organisation,
+        contract=example_contract(contract_id="C-REC", holdback=Decimal("0.10")),
+        plan=MeasurementPlan.from_json(json.loads((recording / "plan.json").read_bytes())),
+        system=system,
+        mix=ModelMix.objects.get(pk=mix.pk),
+        price_book=draft.price_book,
+    )
+    for party, actor, key in (
+        ("provider", cast.platform, platform_keys().statement),
+        ("customer", cast.owner, keys.customer),
+        ("auditor", cast.auditor, theirs.statement),
+    ):
+        pem = public_pem(key.public_key()).decode()
+        party_key_register(
+            actor=actor, organisation=cast.organisation, party=party, public_key_pem=pem
+        )
+        plan_sign(
+            actor=actor,
+            contract_version=version,
+            party=party,
+            key_id=key_id(key.public_key()),
+            signature_b64=base64.b64encode(key.sign(signed_bytes(version))).decode(),
+        )
+    evidence = evidence_folder(version)
+    evidence.parent.mkdir(parents=True)
+    recording.rename(evidence)
+    write_agreement(version)
+    measurement = store(cast.platform, version, evidence, home)
+    return Stage(
+        cast, version, measurement, present(actor=cast.platform, measurement=measurement),
+        auditor, trust,
+    )  # fmt: skip
+
+
+def store(platform: Platform, version: ContractVersion, evidence: Path, home: Path) -> Measurement:
+    """Give the recorded files their rows, as the measuring job does."""
+    found = recompute(evidence)
+    frozen = found.baseline
+    baseline = baseline_freeze(
+        actor=platform,
+        contract_version=version,
+        figures=BaselineFigures(
+            stack=frozen.stack,
+            stack_version=frozen.version,
+            threads=frozen.sut.threads,
+            arrangement=frozen.sut.arrangement,
+            batch=frozen.sut.batch,
+            samples_per_second=frozen.samples_per_second,
+            frozen_at=frozen.frozen_at,
+            document=frozen.to_dict(),
+        ),
+        document_file=evidence / "baseline" / "baseline.json",
+        evidence=evidence,
+    )
+    tuning = tuning_open(actor=platform, baseline=baseline, seed=1, budget_s=Decimal(10))
+    tuning = tuning_record(
+        actor=platform, tuning=tuning, trials=12, accepted=3, rejected={"slower": 9},
+        seconds=Decimal("9.5"), cost=Decimal("0.000132"), currency="EUR",
+    )  # fmt: skip
+    package = package_store(
+        actor=platform,
+        tuning=tuning,
+        manifest=json.loads((evidence / "kernel" / "manifest.json").read_bytes()),
+        manifest_sha256=sha256_file(evidence / "kernel" / "manifest.json"),
+        model_gate={"correct": True},
+        operators=[],
+        path=home / "packages" / "p",
+    )
+    measurement = measurement_open(
+        actor=platform,
+        contract_version=version,
+        baseline=baseline,
+        package=package,
+        evidence=evidence,
+        measurement_id=measurement_id(version),
+    )
+    return measurement_record(
+        actor=platform,
+        measurement=measurement,
+        figures=figures_of(evidence, found),
+        evidence=evidence,
+    )
+
+
+def approve(stage: Stage) -> Measurement:
+    """The auditor recomputes and signs with their own tool, then uploads."""
+    envelope = sign_statement(
+        stage.review.envelope.encode(),
+        stage.auditor,
+        evidence=absolute(stage.measurement.evidence_path),
+        trust=stage.trust,
+    )
+    review_approve(actor=stage.cast.auditor, review=stage.review, envelope=envelope)
+    return Measurement.objects.get(pk=stage.measurement.pk)
+
+
+def deliver(stage: Stage, label: str) -> None:
+    version = stage.version
+    lines = generate_month(
+        [TrafficShare(version.mix.model.name, version.system.name)],
+        Period.month(label, "Europe/Berlin"),
+        samples=20_000_000_000,
+        seed=7,
+    )
+    usage_ingest(
+        actor=stage.cast.owner, organisation=stage.cast.organisation, lines=lines, via="file"
+    )
+
+
+def work(stage: Stage, kind: str, key: str, arguments: dict[str, object]) -> Job:
+    """Ask for a job and work on it, as a worker does; errors come through."""
+    job = jobs.job_request(
+        actor=stage.cast.platform,
+        organisation=stage.cast.organisation,
+        kind=kind,
+        key=key,
+        arguments=arguments,
+    )
+    lease = jobs.claim(owner=jobs.new_owner(), job_id=job.pk)
+    if lease is not None:
+        jobs.work(lease, handler_for(kind))
+    job.refresh_from_db()
+    return job
+
+
+def bill(stage: Stage, label: str = "2026-09") -> Invoice:
+    period = period_open(actor=stage.cast.finance, contract_version=stage.version, label=label)
+    arguments = {"period": str(period.pk), "measurement": str(stage.measurement.pk)}
+    assert work(stage, "bill", label, arguments).state == "done"
+    return Invoice.objects.get(period=period)
+
+
+def seal(stage: Stage, invoice: Invoice) -> Report:
+    assert work(stage, "seal", invoice.number, {"invoice": str(invoice.pk)}).state == "done"
+    return Report.objects.get(invoice=invoice)
+
+
+def test_the_whole_way(stage: Stage):
+    approve(stage)
+    deliver(stage, "2026-09")
+    invoice = bill(stage)
+    auditor_sign(report_steps.staging_folder(invoice), stage.auditor, trust=stage.trust)
+    report = seal(stage, invoice)
+    assert report.verified, report.verification["failed"]
+    # What a stranger does, with the trust folder they got elsewhere.
+    path = file_download(actor=stage.cast.auditor, stored_file=report.bundle)
+    checked = verify(path, stage.trust)
+    assert checked.ok, checked.failed
+    assert {check.name for check in checked.checks} >= {"uplift-recomputed", "fee-recomputed"}
+    assert Export.objects.filter(invoice=invoice).count() == len(Export.Format)
+    assert not report_steps.staging_folder(invoice).exists()
+    assert chain_check().ok
+    (entry,) = transparency_log().entries()
+    assert entry.startswith(b"ignition-report-bundle/v1\n")
+
+
+def test_all_again_changes_nothing(stage: Stage):
+    approve(stage)
+    deliver(stage, "2026-09")
+    invoice = bill(stage)
+    auditor_sign(report_steps.staging_folder(invoice), stage.auditor, trust=stage.trust)
+    report = seal(stage, invoice)
+    files = {f.path: f.sha256 for f in StoredFile.objects.all()}
+    Job.objects.update(state="queued", finished_at=None)
+    assert bill(stage).pk == invoice.pk
+    assert seal(stage, invoice).pk == report.pk
+    assert {f.path: f.sha256 for f in StoredFile.objects.all()} == files
+    assert all(sha256_file(absolute(path)) == digest for path, digest in files.items())
+
+
+def test_measured_folder_is_not_touched_by_billing(stage: Stage):
+    approve(stage)
+    deliver(stage, "2026-09")
+    invoice = bill(stage)
+    from reports.statement import evidence_digest
+
+    folder = absolute(stage.measurement.evidence_path)
+    assert evidence_digest(folder) == stage.measurement.evidence_sha256
+    assert (report_steps.staging_folder(invoice) / "evidence" / "invoice").is_dir()
+
+
+def test_no_seal_before_the_auditor(stage: Stage):
+    approve(stage)
+    deliver(stage, "2026-09")
+    invoice = bill(stage)
+    with pytest.raises(WorkspaceError, match="has not countersigned"):
+        seal(stage, invoice)
+    assert Report.objects.count() == 0
+
+
+def test_no_invoice_before_the_auditor(stage: Stage):
+    deliver(stage, "2026-09")
+    with pytest.raises(ValueError, match="not approved by the auditor"):
+        bill(stage)
+    assert Invoice.objects.count() == 0
+
+
+def test_changed_evidence_is_not_signed(stage: Stage):
+    """The auditor's tool recomputes before it signs."""
+    folder = absolute(stage.measurement.evidence_path)
+    victim = sorted((folder / "uplift" / "runs").glob("*/mlperf_log_detail.txt"))[0]
+    victim.write_bytes(victim.read_bytes() + b"\n")
+    with pytest.raises(ReportError, match="not about the measured files"):
+        approve(stage)
+    assert Review.objects.get().state == "open"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "portal.runs.pipeline.main.invoice_issue",
+        "portal.billing.services.journal_post",
+        "portal.runs.pipeline.report.report_facts",
+        "reports.bundle.render",
+    ],
+)
+def test_bill_goes_on_after_a_failure(stage: Stage, monkeypatch, where: str):
+    approve(stage)
+    deliver(stage, "2026-09")
+    with monkeypatch.context() as broken:
+        broken.setattr(where, failing(where))
+        with pytest.raises(RuntimeError, match="the power went"):
+            bill(stage)
+    invoice = bill(stage)
+    assert (invoice.number, Invoice.objects.count()) == ("INV-000001", 1)
+    assert (report_steps.staging_folder(invoice) / "report.pdf").is_file()
+    leftovers = [path.name for path in report_steps.report_folder(invoice).iterdir()]
+    assert leftovers == ["staging"]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "reports.bundle.write",
+        "portal.runs.pipeline.report.verify",
+        "portal.runs.pipeline.report.report_issue",
+        "portal.runs.pipeline.main.export_write",
+    ],
+)
+def test_seal_goes_on_after_a_failure(stage: Stage, monkeypatch, where: str):
+    approve(stage)
+    deliver(stage, "2026-09")
+    invoice = bill(stage)
+    auditor_sign(report_steps.staging_folder(invoice), stage.auditor, trust=stage.trust)
+    with monkeypatch.context() as broken:
+        broken.setattr(where, failing(where))
+        with pytest.raises(RuntimeError, match="the power went"):
+            seal(stage, invoice)
+    report = seal(stage, invoice)
+    assert report.verified
+    assert len(transparency_log().entries()) == 1
+    assert sorted(p.name for p in report_steps.report_folder(invoice).iterdir()) == [
+        "bundle.zip",
+        "report.pdf",
+    ]
+
+
+def failing(where: str) -> Callable[..., None]:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError(f"the power went at {where}")
+
+    return fail
+
+
+def test_second_month_follows_the_first(stage: Stage):
+    approve(stage)
+    for label in ("2026-09", "2026-10"):
+        deliver(stage, label)
+    first, second = bill(stage, "2026-09"), bill(stage, "2026-10")
+    assert [first.number, second.number] == ["INV-000001", "INV-000002"]
+    # The same volume at the same uplift costs the same, in every month.
+    assert first.document["fee"] == second.document["fee"]
+    assert UsageBatch.objects.count() == 2
+
+
+def test_facts_say_what_the_evidence_gives(stage: Stage):
+    from portal.runs.pipeline.facts import measurement_facts
+
+    facts = measurement_facts(stage.measurement)
+    recount_measurement(absolute(stage.measurement.evidence_path), facts)
+    assert facts.uplift.kept == stage.measurement.kept
+    assert facts.auditor.reference.startswith("key ")
