@@ -1,8 +1,8 @@
 """Runs `manage.py demo` and kills itself with SIGKILL at a stated point; started by a test.
 
-    kill_driver.py ""                                    to the end
-    kill_driver.py line:STEP:N                           at the N-th line a job's step says
-    kill_driver.py before:MODULE:NAME  after:MODULE:NAME around one call of a function
+kill_driver.py ""                                    to the end
+kill_driver.py line:STEP:N                           at the N-th line a job's step says
+kill_driver.py before:MODULE:NAME  after:MODULE:NAME around one call of a function
 """
 
 import os

@@ -35,9 +35,13 @@ def test_event_and_change_live_or_die_together(cast):
     class Undo(Exception):
         pass
 
-    with pytest.raises(Undo), transaction.atomic():
+    @transaction.atomic
+    def add_then_fail() -> None:
         member_add(actor=cast.owner, organisation=cast.organisation, username="new", role="finance")
         raise Undo
+
+    with pytest.raises(Undo):
+        add_then_fail()
     assert Event.objects.count() == before
 
 
