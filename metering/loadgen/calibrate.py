@@ -25,6 +25,7 @@ _OFFLINE_HEADROOM = 1.1
 _PROBE_SAMPLES = 192
 _PROBE_MS = 400
 _FLOOR_FACTOR = 2
+_FLOOR_PROBES = 3
 _MOST_QUERIES = 2_000_000
 
 
@@ -69,12 +70,12 @@ def sized(spec: RunSpec, samples_per_second: float, run_seconds: float) -> RunSp
         )
     if spec.scenario == "SingleStream":
         # LoadGen pre-generates twice duration x target queries, and needs 64 for its estimate.
-        if 2 * samples_per_second * run_seconds > _MOST_QUERIES:
+        if 2 * MARGIN * samples_per_second * run_seconds > _MOST_QUERIES:
             raise FloorError("SingleStream would pre-generate too many queries; use Offline")
         return dataclasses.replace(
             spec,
             min_duration_ms=max(1, round(run_seconds * 1000)),
-            target_qps=six_digits(samples_per_second),
+            target_qps=six_digits(samples_per_second * MARGIN),
             min_query_count=max(64, spec.min_query_count),
         )
     return dataclasses.replace(
@@ -157,8 +158,13 @@ def check_floor(spec: RunSpec, rate: Decimal, out: Path) -> None:
 
     Raises FloorError, CalibrationError.
     """
-    floor = _probe(floor_spec(spec), out)
-    if rate * _FLOOR_FACTOR > floor:
+    floor = Decimal(0)
+    for _ in range(_FLOOR_PROBES):
+        # The floor is what the machine can do, so the best of a few tries is the one that counts.
+        floor = max(floor, _probe(floor_spec(spec), out))
+        if rate * _FLOOR_FACTOR <= floor:
+            break
+    else:
         raise FloorError(
             f"{spec.sut.stack}: {rate} samples/s is within {_FLOOR_FACTOR}x of the {floor} of a "
             "system that computes nothing; hand it larger batches"
