@@ -33,8 +33,7 @@ SHARE_EFFORT = Effort(fewest=3, most=3)
 
 
 class Bench:
-    """Judges schedules of one operator at the traffic's sizes. Objects it has built stay in `work`.
-    """
+    """Judges schedules of one operator at the traffic's sizes. What it builds stays in `work`."""
 
     def __init__(
         self,

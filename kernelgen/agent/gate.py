@@ -39,8 +39,7 @@ MODEL_EFFORT = Effort(fewest=8, most=16, hopeless=0.985)
 
 @dataclass(frozen=True, eq=False)
 class TrafficEncoder(TextEncoder):
-    """A text encoder whose nominal inputs are real sentences; every other regime stays random ids.
-    """
+    """A text encoder whose nominal inputs are real sentences; other regimes stay random ids."""
 
     samples: tuple[npt.NDArray[np.int64], ...] = field(default=(), repr=False)
     _memory: dict[bytes, Array] = field(default_factory=dict, repr=False)

@@ -31,8 +31,7 @@ class Booking:
 
 
 class Ledger:
-    """Appends bookings to a file as they happen, so that a killed search has paid for what it used.
-    """
+    """Appends bookings to a file as they happen, so a killed search has paid for what it used."""
 
     def __init__(self, path: Path, price_per_core_hour: Decimal, currency: str) -> None:
         if price_per_core_hour < 0:
@@ -41,16 +40,14 @@ class Ledger:
         self.price_per_core_hour = price_per_core_hour
         self.currency = currency
         self.seconds = Decimal(0)
+        self.cost = Decimal(0)
         path.parent.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def cost(self) -> Decimal:
-        """Seconds times price, exact."""
-        return self.seconds * self.price_per_core_hour / SECONDS_PER_HOUR
 
     def book(self, booking: Booking) -> None:
         seconds = Decimal(f"{booking.seconds:.6f}")
+        cost = seconds * self.price_per_core_hour / SECONDS_PER_HOUR
         self.seconds += seconds
+        self.cost += cost
         append_line(
             self.path,
             {
@@ -60,7 +57,7 @@ class Ledger:
                 "seconds": str(seconds),
                 "price_per_core_hour": str(self.price_per_core_hour),
                 "currency": self.currency,
-                "cost": str(seconds * self.price_per_core_hour / SECONDS_PER_HOUR),
+                "cost": str(cost),
             },
         )
 

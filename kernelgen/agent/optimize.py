@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +35,11 @@ from kernelgen.agent.search import Found, search
 from kernelgen.agent.summary import (
     brief,
     model_gate,
-    move_into_place,
     operator_result,
     write_json,
 )
 from kernelgen.agent.traffic import model_points, operator_points
+from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.emit import MODEL
 from kernelgen.judge.contest import Point, Race
 from kernelgen.judge.trial import judge_points
@@ -88,12 +87,11 @@ def optimize(
     """
     if budget_s < 0:
         raise ValueError(f"budget_s: got {budget_s}, wanted 0 or more seconds")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
-        work = Path(name)
+    points = model_points(samples)
+    with workplace(out) as work:
         tuning = _Tuning(
             encoder=TrafficEncoder(str(model), tuple(samples)),
-            points=model_points(samples),
+            points=points,
             machine=machine or describe(),
             core=core,
             seed=seed,
@@ -184,7 +182,8 @@ class _Tuning:
         end = self.began + budget_s
         for place, name in enumerate(queue):
             left = end - time.monotonic()
-            if self.interrupted or left <= 0:
+            # The first operator is always looked at, however slow the shares were to come.
+            if self.interrupted or (left <= 0 and place):
                 break
             part = shares[name] / sum(shares[other] for other in queue[place:])
             bench = benches[name]

@@ -7,8 +7,6 @@ Never here: a decision.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -84,14 +82,3 @@ def brief(trial: Trial) -> dict[str, object]:
 
 def write_json(path: Path, data: Mapping[str, object]) -> None:
     path.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="ascii")
-
-
-def move_into_place(folder: Path, out: Path) -> None:
-    """`folder` becomes `out`; a package that was there stays readable until the new one is."""
-    folder.chmod(0o755)
-    old = out.with_name(f".{out.name}.old.{os.getpid()}")
-    if out.exists():
-        out.rename(old)
-    folder.rename(out)
-    if old.exists():
-        shutil.rmtree(old)

@@ -32,8 +32,7 @@ _FIELD = re.compile(r"^\s*/?\*?\s*(operator|dims|expect|flags|about):\s*(.+?)\s*
 
 
 class FixtureError(ValueError):
-    """The fixtures are missing or one of them cannot be read; names the file and what was wanted.
-    """
+    """Fixtures are missing or one cannot be read; names the file and what was wanted."""
 
 
 @dataclass(frozen=True)

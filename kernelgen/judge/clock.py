@@ -22,7 +22,7 @@ from kernelgen.judge.verdict import JudgeError
 from kernelgen.ops.operator import Array, Operator
 
 BATCH_NS = 1_500_000
-MOST_CALLS = 48
+MOST_CALLS = 256
 SLOT_BYTES = 96 << 20
 DISTURBED = 1.1
 MORE_THAN_ONE_CORE = 1.3

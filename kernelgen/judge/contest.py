@@ -25,6 +25,8 @@ from kernelgen.ops.operator import Operator
 RECHECK_S = 1.5
 """Seconds the oracle may take per size for timed outputs, once three of them are checked."""
 
+SIGN_TEST_LEVEL = 0.01
+
 HANDSHAKE_NS = 60_000
 """More than an order and its answer ever cost; only used in the candidate's favour."""
 
@@ -69,6 +71,7 @@ class Contest:
         self._prepare_ns: list[int] = []
         self.timings: list[Timing] = []
         self.log_ratios: list[float] = []
+        self._confirmed_calls = 0
 
     def run(self, mine: Session, other: Session | None) -> None:
         """Time every point, or only the first when that one already says all."""
@@ -83,13 +86,28 @@ class Contest:
         if other is not None:
             self._compare_times()
 
+    def extend(self, other: Contest) -> None:
+        """Add the passes of a second contest between the same two."""
+        self.log_ratios = [*self.log_ratios, *other.log_ratios]
+        self._confirmed_calls += other.calls
+
     def require_win(self) -> None:
-        """Refuse a candidate that is not faster with 95 % confidence."""
+        """Refuse a candidate that is not faster beyond doubt.
+
+        The interval must lie above 1, and so many passes must have been won that an equal kernel
+        would do it once in a hundred (sign test): a bootstrap over a dozen passes alone is too
+        easily content.
+        """
         ratio, low, high = self.ratio()
         passes = len(self.log_ratios)
-        if low is None or not (low > 1.0 and passes >= self._effort.fewest):
+        won = sum(log > 0 for log in self.log_ratios)
+        chance = sum(math.comb(passes, k) for k in range(won, passes + 1)) / 2**passes
+        if low is None or not (
+            low > 1.0 and chance <= SIGN_TEST_LEVEL and passes >= self._effort.fewest
+        ):
             raise Refusal(
-                "slower", f"ratio {ratio:.3f} [{low:.3f}, {high:.3f}] after {passes} passes"
+                "slower",
+                f"ratio {ratio:.3f} [{low:.3f}, {high:.3f}], {won} of {passes} passes won",
             )
 
     def ratio(self) -> tuple[float | None, float | None, float | None]:
@@ -104,7 +122,7 @@ class Contest:
 
     @property
     def calls(self) -> int:
-        return sum(timing.calls for timing in self.timings)
+        return sum(timing.calls for timing in self.timings) + self._confirmed_calls
 
     @property
     def time_ns(self) -> float | None:

@@ -165,6 +165,7 @@ class _Trial:
         self._operator = operator
         self._points = sorted(points, key=lambda p: p.weight * operator.flops(p.dims), reverse=True)
         self._incumbent = incumbent
+        self._effort = effort
         self._seed = seed
         self._machine = machine
         self._core = core
@@ -193,8 +194,24 @@ class _Trial:
             )
         if timed:
             self._found.error_ratio = max(self._found.error_ratio, self._contest.recheck())
+        if self._incumbent is not None and self._must_win and timed:
+            self._confirm()
         if self._candidate.sources:
             self._sanitize(plan)
+
+    def _confirm(self) -> None:
+        """The win once more in two fresh processes: where the system puts code and data is luck
+        that lasts as long as a process and looks like speed.
+        """
+        first = self._contest
+        self._contest = Contest(
+            self._operator, self._points, self._effort, self._seed + b"again", self._machine
+        )
+        with ExitStack() as stack:
+            self._time(self._open(stack, ()), stack)
+        self._contest.recheck()
+        first.extend(self._contest)
+        self._contest = first
 
     def hold_race(self) -> None:
         symbols.check(self._candidate.library)

@@ -32,7 +32,7 @@ REASONS = {
     "not_finite": "the output holds NaN or infinity where the oracle does not",
     "wrong_output": "an error is larger than honest float32 arithmetic can make",
     "sanitizer": "the sanitizer build reported undefined behaviour or a memory error",
-    "slower": "not faster than the incumbent with 95 % confidence",
+    "slower": "not faster than the incumbent beyond doubt (interval and sign test)",
     "above_roofline": "faster than this machine can compute or move the data",
     "clock_mismatch": "wall time and CPU time of the process disagree",
 }

@@ -168,7 +168,7 @@ def test_known_refusals_cost_nothing_and_wins_are_judged_again(
     won = first.evaluate(default, None, number=0, proposer="default")
     assert won.accepted, won
     lost = first.evaluate(default, default, number=1, proposer="again")
-    assert not lost.accepted, "nothing is faster than itself with 95 % confidence"
+    assert not lost.accepted, "nothing is faster than itself"
     second = bench(1)
     repeated = second.evaluate(default, default, number=0, proposer="again")
     assert repeated.reason == lost.reason

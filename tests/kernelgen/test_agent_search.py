@@ -1,4 +1,6 @@
-"""Search strategies on recorded landscapes (no hardware), replay of a recorded search, records and ledger."""
+"""Search strategies on recorded landscapes (no hardware), replay of a recorded search, records and
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from kernelgen.agent.records import Records, Trial, key, read
 from kernelgen.agent.replay import UNKNOWN, Recorded, replay
 from kernelgen.agent.search import Found, search
 from kernelgen.agent.traffic import model_points, operator_points
+from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.judge.contest import Point
 from kernelgen.machine import describe
 from kernelgen.ops import Attention, GemmBias
@@ -31,7 +34,9 @@ def _space() -> SearchSpace:
         operator="hill",
         axes={"a": tuple(range(12)), "b": tuple(range(12)), "kind": ("plain", "odd")},
         start={"a": 1, "b": 1, "kind": "plain"},
-        rule=lambda choices: "a, b: 5, 5 does not exist" if choices["a"] == choices["b"] == 5 else None,
+        rule=lambda choices: (
+            "a, b: 5, 5 does not exist" if choices["a"] == choices["b"] == 5 else None
+        ),
     )
 
 
@@ -261,6 +266,24 @@ def test_points_follow_the_traffic() -> None:
     ]
     with pytest.raises(ValueError, match="samples"):
         model_points([])
+
+
+def test_a_dead_search_leaves_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "package"
+    dead = 2**22 + 1  # above the largest process id
+    (tmp_path / f".package.work.{dead}").mkdir()
+    moved = tmp_path / f".package.old.{dead}"
+    moved.mkdir()
+    (moved / "manifest.json").write_text("old")
+    mine = tmp_path / ".package.work.1"
+    mine.mkdir()
+    with workplace(out) as work:
+        assert (out / "manifest.json").read_text() == "old"
+        (work / "new").mkdir()
+        (work / "new" / "manifest.json").write_text("new")
+        move_into_place(work / "new", out)
+    assert (out / "manifest.json").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".package.work.1", "package"]
 
 
 @pytest.mark.parametrize(
