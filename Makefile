@@ -45,7 +45,7 @@ types: setup-dev
 	$(BIN)/python -m mypy
 
 models: setup
-	$(BIN)/python -m kernelgen.zoo $(IGNITION_HOME)/cache/models
+	$(BIN)/python -m kernelgen models --cache $(IGNITION_HOME)/cache/models
 
 setup: $(VENV)/.demo-ready
 setup-dev: $(VENV)/.dev-ready

@@ -1,4 +1,4 @@
-"""The command line: `python -m kernelgen machine|targets|tune|verify|bench|attacks|run`.
+"""The command line: `python -m kernelgen machine|targets|models|tune|verify|bench|attacks|run`.
 
 In: arguments. Out: text or, with `--json`, one JSON document on stdout; progress on stderr, only on
 a terminal. Exit codes: 0 done, 1 the answer is no, 2 wrong use or something is missing (one line,
@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from kernelgen.commands import attacks, machine, run, targets, tune, verify
+from kernelgen.commands import attacks, machine, models, run, targets, tune, verify
 
 INTERRUPTED = 130
 WRONG_USE = 2
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         description="Writes inference kernels for this machine and proves each before it is kept.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (machine, targets, tune, verify, attacks, run):
+    for module in (machine, targets, models, tune, verify, attacks, run):
         found = commands.add_parser(module.NAME, help=module.HELP, description=module.HELP)
         module.add_arguments(found)
         found.set_defaults(handler=module.main)
