@@ -210,3 +210,20 @@ def test_operators_of_the_host_see_all_jobs_outsiders_none(cast, job):
     assert job_list(actor=cast.owner).count() == 1
     assert job_list(actor=cast.finance).count() == 0
     assert job_list(actor=cast.outsider).count() == 0
+
+
+def test_no_measuring_before_all_have_signed(cast, draft):
+    from portal.runs.requests import measure_request
+    from portal.runs.services import RunsError
+
+    with pytest.raises(RunsError, match="not signed by all three"):
+        measure_request(actor=cast.owner, contract_version=draft)
+    assert Job.objects.count() == 0
+
+
+def test_asking_twice_is_one_job(cast, agreed):
+    from portal.runs.requests import measure_request
+
+    first = measure_request(actor=cast.owner, contract_version=agreed)
+    assert measure_request(actor=cast.colleague, contract_version=agreed).pk == first.pk
+    assert (first.kind, first.requested_by) == ("measure", cast.owner.user)

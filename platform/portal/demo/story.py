@@ -8,8 +8,6 @@ next month. A signal or a kill at any point leaves a state the next run continue
 import time
 from dataclasses import dataclass
 
-from django.conf import settings
-
 from portal.audits.models import Review
 from portal.audits.services import review_approve
 from portal.billing.models import BillingPeriod, Invoice
@@ -22,8 +20,8 @@ from portal.documents.models import Report
 from portal.runs import jobs
 from portal.runs.handlers import handler_for
 from portal.runs.models import Job, Measurement
-from portal.runs.pipeline.main import BILL, MEASURE, SEAL
 from portal.runs.pipeline.report import staging_folder
+from portal.runs.requests import bill_request, measure_request, seal_request
 from portal.workspace import absolute, home, remove_stale
 from reports.bundle import auditor_sign, sign_statement
 
@@ -34,6 +32,7 @@ MEASURE_STEPS = {
     "tune": (4, "Generate kernels: propose, compile, judge, measure, keep what wins"),
     "measure": (5, "Measure the uplift: A/A gate, interleaved pairs, accuracy"),
 }
+FOLLOW_EVERY_S = 1.0
 UNFINISHED_UNDER = ("evidence", "packages", "documents", "portal/mixes", "keys", "demo")
 
 
@@ -132,31 +131,41 @@ def _clear_leftovers() -> None:
             remove_stale(folder)
 
 
-def _work(
-    cast: Cast, kind: str, key: str, arguments: dict[str, object], listener: jobs.Listener
-) -> Job:
-    """Ask for a job and work on it here, as a worker would; a job that is done stays done."""
-    job = jobs.job_request(
-        actor=cast.platform,
-        organisation=cast.organisation,
-        kind=kind,
-        key=key,
-        arguments=arguments,
-    )
-    if job.state == Job.State.DONE:
-        return job
-    lease = jobs.claim(owner=jobs.new_owner(), job_id=job.pk)
-    if lease is None:
-        raise DemoStopped(
-            f"job {job.kind}: {job.state}, held by {job.lease_owner or 'nobody'}; another process"
-            f" works on it. Wait for it, or run this again after {settings.JOB_LEASE_SECONDS} s"
-        )
-    lease.listener = listener
-    jobs.work(lease, handler_for(kind))
-    job.refresh_from_db()
-    if job.state != Job.State.DONE:
-        raise DemoStopped(f"job {job.kind}: {job.state}; somebody else stopped it or took it over")
+def _work(job: Job, listener: jobs.Listener) -> Job:
+    """See a job to its end: work on it here, or follow the worker that got it first."""
+    told = ("", "")
+    while job.state != Job.State.DONE:
+        if job.state in (Job.State.FAILED, Job.State.CANCELLED):
+            raise DemoStopped(f"job {job.kind}: {job.state} at step {job.step}; {job.error}")
+        lease = jobs.claim(owner=jobs.new_owner(), job_id=job.pk)
+        if lease is not None:
+            lease.listener = listener
+            try:
+                jobs.work(lease, handler_for(job.kind))
+            except Exception as error:
+                raise DemoStopped(f"{_place(job)}: {type(error).__name__}: {error}") from error
+        else:
+            told = _follow(job, listener, told)
+        job.refresh_from_db()
     return job
+
+
+def _place(job: Job) -> str:
+    job.refresh_from_db()
+    return f"job {job.kind} stopped at step {job.step} and waits to be tried again"
+
+
+def _follow(job: Job, listener: jobs.Listener, told: tuple[str, str]) -> tuple[str, str]:
+    """Pass on what another worker says about a job; take it back should that worker die."""
+    time.sleep(FOLLOW_EVERY_S)
+    jobs.sweep()
+    jobs.reclaim_dead()
+    job.refresh_from_db()
+    if job.step != told[0]:
+        listener(job.step, job.progress)
+    elif job.progress != told[1]:
+        listener("", job.progress)
+    return job.step, job.progress
 
 
 def _measure(cast: Cast, version: ContractVersion, terminal: Terminal) -> Measurement:
@@ -175,7 +184,7 @@ def _measure(cast: Cast, version: ContractVersion, terminal: Terminal) -> Measur
             terminal.hear(text)
 
     try:
-        job = _work(cast, MEASURE, str(version.pk), {"contract_version": str(version.pk)}, listener)
+        job = _work(measure_request(actor=cast.platform, contract_version=version), listener)
     finally:
         terminal.end()
     for name, (number, title) in MEASURE_STEPS.items():
@@ -201,17 +210,10 @@ def _audit(cast: Cast, measured: Measurement) -> str:
 
 
 def _bill(cast: Cast, period: BillingPeriod, measured: Measurement, terminal: Terminal) -> Invoice:
-    _work(
-        cast,
-        BILL,
-        f"{period.contract_id} {period.label}",
-        {
-            "period": str(period.pk),
-            "measurement": str(measured.pk),
-            "notes": [scenario.NOTE],
-        },
-        lambda _step, text: terminal.hear(text),
+    job = bill_request(
+        actor=cast.platform, period=period, measurement=measured, notes=[scenario.NOTE]
     )
+    _work(job, lambda _step, text: terminal.hear(text))
     invoice: Invoice = Invoice.objects.select_related("savings", "period", "measurement").get(
         period=period, live=True
     )
@@ -223,13 +225,8 @@ def _report(cast: Cast, invoice: Invoice, terminal: Terminal) -> Report:
     staging = staging_folder(invoice)
     if staging.is_dir() and not Report.objects.filter(invoice=invoice).exists():
         auditor_sign(staging, parties.auditor_keys_dir(), trust=parties.trust_dir())
-    _work(
-        cast,
-        SEAL,
-        invoice.number,
-        {"invoice": str(invoice.pk)},
-        lambda _step, text: terminal.hear(text),
-    )
+    job = seal_request(actor=cast.platform, invoice=invoice)
+    _work(job, lambda _step, text: terminal.hear(text))
     report: Report = Report.objects.select_related(
         "bundle", "pdf", "invoice__savings", "measurement__contract_version"
     ).get(invoice=invoice)

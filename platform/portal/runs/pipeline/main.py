@@ -18,8 +18,6 @@ from portal.runs.jobs import Lease
 from portal.runs.models import Measurement
 from portal.runs.pipeline import baseline, measure, report, review, tune
 
-MEASURE, BILL, SEAL = "measure", "bill", "seal"
-
 
 def _actor(lease: Lease) -> Platform:
     return Platform(lease.job.organisation, lease.job.requested_by)

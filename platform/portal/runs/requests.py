@@ -1,0 +1,62 @@
+"""Asking for long work: one function per kind of job, for pages, API, commands and the demo.
+
+In: an actor and what the work is about. Out: the job's row, the same one however often it is asked
+for. Workers are woken; whoever asks never does the work in a request.
+"""
+
+from collections.abc import Sequence
+
+from portal.accounts.access import Actor
+from portal.billing.models import BillingPeriod, Invoice
+from portal.contracts.models import ContractVersion
+from portal.runs.jobs import job_request, wake
+from portal.runs.models import Job, Measurement
+from portal.runs.services import require_signed
+
+MEASURE, BILL, SEAL = "measure", "bill", "seal"
+
+
+def measure_request(*, actor: Actor, contract_version: ContractVersion) -> Job:
+    """Ask for baseline, search, measurement and review of a signed contract version."""
+    require_signed(contract_version)
+    job = job_request(
+        actor=actor,
+        organisation=contract_version.organisation,
+        kind=MEASURE,
+        key=str(contract_version.pk),
+        arguments={"contract_version": str(contract_version.pk)},
+    )
+    wake(job)
+    return job
+
+
+def bill_request(
+    *, actor: Actor, period: BillingPeriod, measurement: Measurement, notes: Sequence[str] = ()
+) -> Job:
+    """Ask for a period's savings, invoice and the report that the auditor countersigns."""
+    job = job_request(
+        actor=actor,
+        organisation=period.organisation,
+        kind=BILL,
+        key=f"{period.contract_id} {period.label}",
+        arguments={
+            "period": str(period.pk),
+            "measurement": str(measurement.pk),
+            "notes": list(notes),
+        },
+    )
+    wake(job)
+    return job
+
+
+def seal_request(*, actor: Actor, invoice: Invoice) -> Job:
+    """Ask for the bundle of a countersigned report to be sealed, verified and exported."""
+    job = job_request(
+        actor=actor,
+        organisation=invoice.organisation,
+        kind=SEAL,
+        key=invoice.number,
+        arguments={"invoice": str(invoice.pk)},
+    )
+    wake(job)
+    return job
