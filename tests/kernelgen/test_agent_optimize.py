@@ -43,6 +43,7 @@ def samples() -> list[npt.NDArray[np.int64]]:
     return [rng.integers(0, VOCABULARY, size=int(n)) for n in rng.integers(3, 20, size=40)]
 
 
+@pytest.mark.slow
 def test_a_model_is_tuned_packaged_and_resumed(
     model: Path, samples: list[npt.NDArray[np.int64]], machine: Machine, tmp_path: Path
 ) -> None:
@@ -51,7 +52,7 @@ def test_a_model_is_tuned_packaged_and_resumed(
     result = kernelgen.optimize(
         model,
         out=tmp_path / "package",
-        budget_s=12.0,
+        budget_s=5.0,
         samples=samples,
         seed=1,
         machine=machine,
@@ -86,7 +87,7 @@ def test_a_model_is_tuned_packaged_and_resumed(
     again = kernelgen.optimize(
         model,
         out=tmp_path / "package",
-        budget_s=12.0,
+        budget_s=5.0,
         samples=samples,
         seed=1,
         machine=machine,
