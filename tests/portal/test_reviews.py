@@ -26,6 +26,35 @@ def signed(review: Review, key: Ed25519PrivateKey) -> bytes:
     return add(review.envelope.encode(), key)
 
 
+@pytest.mark.parametrize("signer", ["stranger", "auditor", "both"])
+def test_review_opens_on_the_providers_signature_only(cast, measured, keys, signer):
+    from portal.audits.services import review_open
+
+    statement = canonical_json({"measurement": str(measured.pk)})
+    envelope = {
+        "stranger": lambda: sign(statement, Ed25519PrivateKey.generate()),
+        "auditor": lambda: sign(statement, keys.auditor),
+        "both": lambda: add(sign(statement, keys.provider), keys.auditor),
+    }[signer]()
+    with pytest.raises(ReviewError, match="not in the trust store"):
+        review_open(
+            actor=cast.platform, measurement=measured, statement=statement, envelope=envelope
+        )
+    assert Review.objects.count() == 0
+
+
+def test_review_opens_on_the_signed_statement_only(cast, measured, keys):
+    from portal.audits.services import review_open
+
+    with pytest.raises(ReviewError, match="another statement"):
+        review_open(
+            actor=cast.platform,
+            measurement=measured,
+            statement=canonical_json({"uplift": "0.25"}),
+            envelope=sign(canonical_json({"uplift": "9"}), keys.provider),
+        )
+
+
 def test_approval_with_registered_key(cast, review, keys, auditor_key):
     done = review_approve(actor=cast.auditor, review=review, envelope=signed(review, keys.auditor))
     assert done.state == "approved"

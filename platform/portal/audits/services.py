@@ -14,6 +14,7 @@ from portal.accounts.access import Actor, NotAllowed, Platform, require
 from portal.accounts.models import Membership, Organisation
 from portal.audits.models import AuditorKey, Finding, Review
 from portal.contracts.agreement import key_id_of, load_public_key
+from portal.contracts.models import Party, PartyKey
 from portal.events.services import event_record
 from portal.runs.models import Measurement
 from reports.canonical import canonical_document, canonical_json, sha256_bytes
@@ -81,7 +82,8 @@ def review_open(
     """Open the review of a measurement with the statement the platform has signed.
 
     One review per measurement; the one that is there is returned again. ReviewError when the
-    envelope does not hold exactly this statement, or nothing is measured yet.
+    envelope does not hold exactly this statement, is not signed by a registered key of the
+    provider, or nothing is measured yet.
     """
     if not isinstance(actor, Platform):
         raise ReviewError("review.open: only the platform opens reviews, when a measurement ends")
@@ -90,9 +92,19 @@ def review_open(
         return found
     if measurement.state != Measurement.State.MEASURED:
         raise ReviewError(f"{measurement}: state is {measurement.state}, wanted measured")
-    payload, signatures = read(envelope)
-    if payload != statement or len(signatures) != 1:
-        raise ReviewError("envelope: must hold this statement with the platform's signature")
+    provider_keys = {
+        key.key_id: TrustedKey("platform", load_public_key(key.public_key_pem), None)
+        for key in PartyKey.objects.filter(
+            organisation=measurement.organisation, party=Party.PROVIDER, revoked_at__isnull=True
+        )
+    }
+    try:
+        payload = verify(envelope, provider_keys, ("platform",))
+        _, signatures = read(envelope)
+    except ReportError as error:
+        raise ReviewError(f"envelope: {error}") from error
+    if payload != statement:
+        raise ReviewError("envelope: holds another statement than the one to be reviewed")
     review = Review(
         organisation=measurement.organisation,
         measurement=measurement,
