@@ -31,10 +31,11 @@ from kernelgen.judge.verdict import Candidate
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Array, Tensor, offsets_of
 from kernelgen.package.build import MODEL_COMPILE_LIMIT_S, model_flags
+from kernelgen.package.manifest import LIBRARY, read_manifest
 from kernelgen.schedule import Schedule
 from kernelgen.targets.cpu import compile_shared
 
-MODEL_EFFORT = Effort(fewest=8, most=16, hopeless=0.985)
+MODEL_EFFORT = Effort(fewest=12, most=24, hopeless=0.985)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,3 +223,10 @@ class Gate:
 
     def _book(self, work: Work, outcome: str, seconds: float) -> None:
         self._ledger.book(Booking(MODEL, work, outcome, seconds))
+
+
+def package_candidate(package: Path) -> Candidate:
+    """The packaged binary with the source and flags it was made from, ready for the judge."""
+    manifest = read_manifest(package)
+    text = (package / "src" / "model.c").read_text(encoding="ascii")
+    return Candidate(MODEL, package / LIBRARY, (text,), tuple(manifest["flags"]))

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelgen.agent.bench import Bench
-from kernelgen.agent.gate import MODEL_EFFORT, Chosen, Gate, TrafficEncoder
+from kernelgen.agent.gate import MODEL_EFFORT, Chosen, Gate, TrafficEncoder, package_candidate
 from kernelgen.agent.ledger import Booking, Ledger
 from kernelgen.agent.records import Records, Trial, harness_sha256
 from kernelgen.agent.results import (
@@ -31,7 +31,7 @@ from kernelgen.agent.results import (
     TrialEvent,
     TuneResult,
 )
-from kernelgen.agent.search import Found, search
+from kernelgen.agent.search import Found, search, transferred
 from kernelgen.agent.summary import (
     brief,
     model_gate,
@@ -46,8 +46,7 @@ from kernelgen.judge.trial import judge_points
 from kernelgen.judge.verdict import JUDGE_VERSION, Candidate, Verdict
 from kernelgen.machine import Machine, describe
 from kernelgen.package.build import build, seal
-from kernelgen.package.manifest import LIBRARY, read_manifest
-from kernelgen.schedule import Schedule, ScheduleError, space
+from kernelgen.schedule import Schedule, ScheduleError, SearchSpace, space
 
 SEARCH_PART = 0.65
 """Part of the budget for operators alone; the rest is for races inside the model."""
@@ -188,13 +187,13 @@ class _Tuning:
             part = shares[name] / sum(shares[other] for other in queue[place:])
             bench = benches[name]
             self._say("operator", name, f"{shares[name]:.1%} of the model's time", None)
-            known = self.records.best(name)
+            choices = space(bench.operator, self.machine)
             found[name] = search(
-                space(bench.operator, self.machine),
+                choices,
                 bench,
                 np.random.default_rng([self.seed, *name.encode()]),
                 budget_s=left * part,
-                start=_parsed(known),
+                starts=self._starts(choices, found),
                 on_trial=self._heard,
             )
             self.interrupted = found[name].interrupted
@@ -204,6 +203,18 @@ class _Tuning:
                 refused = found[name].trials[0]
                 raise TuneError(f"{name}: no correct kernel; {refused.reason}: {refused.detail}")
         return found
+
+    def _starts(self, choices: SearchSpace, found: Mapping[str, Found]) -> dict[str, Schedule]:
+        starts: dict[str, Schedule] = {}
+        known = _parsed(self.records.best(choices.operator))
+        if known is not None:
+            starts["records"] = known
+        for name, result in found.items():
+            if result.schedule is not None and result.schedule != result.default:
+                moved = transferred(choices, result.schedule)
+                if moved is not None:
+                    starts[f"transfer from {name}"] = moved
+        return starts
 
     def _heard(self, trial: Trial) -> None:
         self.trials += 1
@@ -371,13 +382,6 @@ class _Tuning:
         if self.on_event is not None:
             elapsed = time.monotonic() - self.began
             self.on_event(TrialEvent(kind, operator, self.trials, text, ratio, elapsed))
-
-
-def package_candidate(package: Path) -> Candidate:
-    """The packaged binary with the source and flags it was made from, ready for the judge."""
-    manifest = read_manifest(package)
-    text = (package / "src" / "model.c").read_text(encoding="ascii")
-    return Candidate(MODEL, package / LIBRARY, (text,), tuple(manifest["flags"]))
 
 
 def _parsed(known: Trial | None) -> Schedule | None:

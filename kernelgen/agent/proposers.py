@@ -57,10 +57,26 @@ class Enumerate:
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
     ) -> Schedule | None:
-        fresh = [s for s in space.neighbours(history.incumbent) if s not in history.speed]
+        tried = dict.fromkeys(space.axes, 0)
+        fresh: dict[str, list[Schedule]] = {}
+        for schedule in space.neighbours(history.incumbent):
+            axis = _changed(history.incumbent, schedule)
+            if schedule in history.speed:
+                tried[axis] += 1
+            else:
+                fresh.setdefault(axis, []).append(schedule)
         if not fresh:
             return None
-        return fresh[int(rng.integers(len(fresh)))]
+        # The least tried axis first: every choice is touched once before any is tried in depth.
+        fewest = min(tried[axis] for axis in fresh)
+        axes = sorted(axis for axis in fresh if tried[axis] == fewest)
+        choices = fresh[axes[int(rng.integers(len(axes)))]]
+        return choices[int(rng.integers(len(choices)))]
+
+
+def _changed(a: Schedule, b: Schedule) -> str:
+    other = b.as_dict
+    return next(axis for axis, value in a.choices if other[axis] != value)
 
 
 class Sample:

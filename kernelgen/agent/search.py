@@ -10,7 +10,7 @@ Never here: compiling, judging, clocks, files.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -62,19 +62,20 @@ def search(
     rng: np.random.Generator,
     *,
     budget_s: float,
-    start: Schedule | None = None,
+    starts: Mapping[str, Schedule] | None = None,
     patience: int = PATIENCE,
     on_trial: Callable[[Trial], None] | None = None,
 ) -> Found:
     """Search until `budget_s` seconds of trials are spent, `patience` runs out or the space is
     tried.
 
-    `start` is a schedule from earlier records: it is judged again before it counts. Ctrl-C ends the
-    search and keeps the best so far (`interrupted` is then true).
+    `starts` are schedules worth trying first, by where they come from: the winner of earlier
+    records, what won for a similar operator. They are judged like any other. Ctrl-C ends the search
+    and keeps the best so far (`interrupted` is then true).
     """
     found = Found(space.default())
     try:
-        _search(space, evaluator, rng, found, budget_s, start, patience, on_trial)
+        _search(space, evaluator, rng, found, budget_s, starts or {}, patience, on_trial)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
@@ -86,7 +87,7 @@ def _search(
     rng: np.random.Generator,
     found: Found,
     budget_s: float,
-    start: Schedule | None,
+    starts: Mapping[str, Schedule],
     patience: int,
     on_trial: Callable[[Trial], None] | None,
 ) -> None:
@@ -107,8 +108,9 @@ def _search(
         return trial
 
     attempt(found.default, "default")
-    if start is not None and start not in history.speed and space.legal(start) is None:
-        attempt(start, "records")
+    for origin, start in starts.items():
+        if found.seconds < budget_s and start not in history.speed and space.legal(start) is None:
+            attempt(start, origin)
     for _ in range(FIRST_TRIES):
         if found.schedule is not None or found.seconds >= budget_s:
             break
@@ -122,6 +124,18 @@ def _search(
             return
         name, schedule = proposal
         idle = 0 if attempt(schedule, name).accepted else idle + 1
+
+
+def transferred(space: SearchSpace, winner: Schedule) -> Schedule | None:
+    """The default of `space` with what `winner`, of a similar operator, chose differently; None if
+    that is not legal here.
+    """
+    choices = space.default().as_dict
+    if len(set(choices) ^ set(winner.as_dict)) > 1:
+        return None  # another family: the same words would mean other things
+    shared = {axis: value for axis, value in winner.choices if axis in choices}
+    schedule = Schedule.of(space.operator, {**choices, **shared})
+    return schedule if space.legal(schedule) is None else None
 
 
 def _learn(trial: Trial, schedule: Schedule, found: Found, history: History) -> None:

@@ -82,7 +82,7 @@ def _operator(
 def _model(
     package: Path, model: Path, manifest: Mapping[str, Any], machine: Machine, core: int
 ) -> dict[str, object]:
-    from kernelgen.agent.optimize import package_candidate
+    from kernelgen.agent.gate import package_candidate
     from kernelgen.graph import TextEncoder
 
     got, wanted = sha256_of(model), manifest["model"]["sha256"]

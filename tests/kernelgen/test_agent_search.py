@@ -18,13 +18,13 @@ from kernelgen.agent.ledger import Booking, Ledger
 from kernelgen.agent.proposers import PROPOSERS, Bandit, Cross, History
 from kernelgen.agent.records import Records, Trial, key, read
 from kernelgen.agent.replay import UNKNOWN, Recorded, replay
-from kernelgen.agent.search import Found, search
+from kernelgen.agent.search import Found, search, transferred
 from kernelgen.agent.traffic import model_points, operator_points
 from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.judge.contest import Point
 from kernelgen.machine import describe
 from kernelgen.ops import Attention, GemmBias
-from kernelgen.schedule import Schedule, SearchSpace
+from kernelgen.schedule import Schedule, SearchSpace, space
 
 SECONDS = 0.5
 
@@ -153,7 +153,12 @@ def test_an_old_winner_is_judged_again_before_it_counts() -> None:
     start = Schedule.of("hill", {"a": 8, "b": 3, "kind": "odd"})
     landscape = Landscape()
     found = search(
-        _space(), landscape, np.random.default_rng(0), budget_s=60.0, start=start, patience=5
+        _space(),
+        landscape,
+        np.random.default_rng(0),
+        budget_s=60.0,
+        starts={"records": start},
+        patience=5,
     )
     assert landscape.trials[1].proposer == "records"
     assert landscape.trials[1].schedule == start.text()
@@ -191,6 +196,34 @@ def test_the_bandit_prefers_what_pays_per_second() -> None:
 def _trial(**changes: object) -> Trial:
     first = Landscape().evaluate(_space().default(), None, number=0, proposer="default")
     return replace(first, **changes)
+
+
+def test_every_choice_is_touched_before_any_is_tried_in_depth() -> None:
+    space, rng = _space(), np.random.default_rng(2)
+    history = History(space.default(), {space.default(): 1.0})
+    for _ in range(3):
+        schedule = PROPOSERS[0].propose(space, history, rng)
+        assert schedule is not None
+        history.speed[schedule] = None
+    changed = {
+        axis
+        for schedule in history.speed
+        for axis, value in schedule.choices
+        if value != space.default().as_dict[axis]
+    }
+    assert changed == {"a", "b", "kind"}
+
+
+def test_a_win_is_carried_to_a_similar_operator_only() -> None:
+    machine = describe(measure=False)
+    mine, other = space(GemmBias(64, 64), machine), space(GemmBias(128, 64), machine)
+    winner = other.default().with_choice("order", "rows")
+    moved = transferred(mine, winner)
+    assert moved is not None
+    assert moved.operator == mine.operator
+    assert moved.word("order") == "rows"
+    assert mine.legal(moved) is None
+    assert transferred(space(Attention(2, 16, 0.25), machine), winner) is None
 
 
 def test_records_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
