@@ -28,12 +28,18 @@ def harness(*, sanitize: bool = False) -> Path:
     return _built(SOURCE, SANITIZED if sanitize else PLAIN)
 
 
-@cache
-def matrix_unit_gflops() -> float:
-    """Measured bfloat16 GFLOP/s of this core's matrix unit; 0 where there is none to use."""
-    program = _built(MATRIX, PLAIN)
-    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=30)
-    return float(done.stdout) if done.returncode == 0 else 0.0
+_MATRIX_SEEN: list[float] = []
+
+
+def matrix_unit_gflops(*, again: bool = False) -> float:
+    """Measured bfloat16 GFLOP/s of this core's matrix unit, the best of all measurements so far; 0
+    where there is none to use. `again` measures once more: a neighbour may have been on the unit.
+    """
+    if again or not _MATRIX_SEEN:
+        program = _built(MATRIX, PLAIN)
+        done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=30)
+        _MATRIX_SEEN.append(float(done.stdout) if done.returncode == 0 else 0.0)
+    return max(_MATRIX_SEEN)
 
 
 def _built(source: Path, flags: tuple[str, ...]) -> Path:

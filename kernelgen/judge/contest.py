@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernelgen.judge import roofline, rounds
+from kernelgen.judge.build import matrix_unit_gflops
 from kernelgen.judge.clock import Effort, Match, Timing, ratio_interval
 from kernelgen.judge.compare import compare
 from kernelgen.judge.session import Refusal, Session
@@ -217,6 +218,7 @@ class Contest:
 
 def _better_peaks(machine: Machine) -> Machine:
     again = describe(measure=True)
+    matrix_unit_gflops(again=True)
     return replace(
         machine,
         peak_gflops_per_core=max(
