@@ -22,12 +22,11 @@ from metering.plan import MeasurementPlan, Period, PriceBook, Seeds, short_run_p
 from metering.stacks import discover_stock
 from metering.usage import TrafficShare, generate_month, read_events
 from portal.accounts.models import Organisation
-from portal.billing.models import BillingPeriod, UsageBatch
+from portal.billing.models import BillingPeriod, Invoice, UsageBatch
 from portal.billing.usage import usage_ingest
 from portal.contracts.models import ContractVersion
 from portal.contracts.services import contract_draft
 from portal.demo.parties import AUDITOR_NAME, Cast
-from portal.documents.models import Report
 from portal.registry.models import ModelMix, System
 from portal.registry.models import PriceBook as PriceBookRow
 from portal.registry.services import (
@@ -36,6 +35,8 @@ from portal.registry.services import (
     price_book_publish,
     system_register,
 )
+from portal.runs.models import Job
+from portal.runs.requests import SEAL
 from portal.workspace import home
 
 SYSTEM_NAME = "search-node"
@@ -218,10 +219,14 @@ def next_month(version: ContractVersion) -> Period | None:
     periods = BillingPeriod.objects.filter(
         organisation=version.organisation, contract_id=version.contract_id
     ).order_by("label")
+    # Finished is a month whose sealing job ended: a report alone may still lack its exports.
+    sealed = Job.objects.filter(
+        organisation=version.organisation, kind=SEAL, state=Job.State.DONE
+    ).values_list("key", flat=True)
     done = set(
-        Report.objects.filter(organisation=version.organisation).values_list(
-            "invoice__period_id", flat=True
-        )
+        Invoice.objects.filter(
+            organisation=version.organisation, number__in=list(sealed)
+        ).values_list("period_id", flat=True)
     )
     last = None
     for period in periods:
