@@ -29,7 +29,7 @@ def space_of(operator: Operator, machine: Machine) -> SearchSpace:
     if isinstance(operator, MeanPool):
         return _pool(operator, machine)
     if operator.family == "text_encoder":
-        return _model(operator)
+        return _model(operator, machine)
     raise ScheduleError(f"{operator.name}: no schedule space for family {operator.family!r}")
 
 
@@ -53,15 +53,30 @@ def _number(choices: Mapping[str, Value], axis: str) -> int:
     return cast("int", choices[axis])
 
 
+_BLOCKS = (24, 48, 64, 96, 128, 192, 256, 384, 768)
+_USUAL_BLOCK = 192
+
+
+def _block(k: int, machine: Machine) -> int:
+    """Rows of a block to begin with: on the matrix unit its split (6 bytes a value) takes at most
+    half of the second-level cache.
+    """
+    if not has_tiles(machine):
+        return _USUAL_BLOCK
+    fits = [rows for rows in _BLOCKS if rows * k * 6 * 2 <= machine.l2_bytes]
+    return min(_USUAL_BLOCK, max(fits, default=_BLOCKS[0]))
+
+
 def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
     normed = isinstance(operator, GemmBiasResidualLayernorm)
     wide = widths(machine)[-1]
+    squared = operator.k % SIDE == 0 and operator.n % SIDE == 0
     axes: dict[str, tuple[Value, ...]] = {
         "vector": widths(machine),
         "mr": (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 24, 28),
         "nr": (1, 2, 3, 4, 6),
         "ku": (1, 2, 4),
-        "rows": (24, 48, 64, 96, 128, 192, 256, 384, 768),
+        "rows": _BLOCKS,
         "order": ("panel", "rows"),
         # Rows from which the matrix unit takes over; 0 is never.
         "tiles": (0, 17, 25, 33, 49, 65, 97) if has_tiles(machine) else (0,),
@@ -74,9 +89,9 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "mr": 12 if wide == 16 else 6,
         "nr": 2,
         "ku": 1,
-        "rows": 192,
+        "rows": _block(operator.k, machine),
         "order": "panel",
-        "tiles": 0,
+        "tiles": SIDE + 1 if squared and has_tiles(machine) else 0,
         "tail": "balanced",
         "prefetch": 2048,
         "fetch": "l2",
@@ -91,7 +106,7 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
             return f"nr: {nr} vectors of {vector} do not divide n={operator.n} evenly"
         if normed and operator.n % vector:
             return f"vector: {vector} does not divide n={operator.n} evenly"
-        if choices["tiles"] and (operator.k % SIDE or operator.n % SIDE):
+        if choices["tiles"] and not squared:
             return f"tiles: {operator.k} x {operator.n} is not made of squares of {SIDE}"
         if operator.k % _number(choices, "ku"):
             return f"ku: {choices['ku']} does not divide k={operator.k} evenly"
@@ -150,9 +165,10 @@ def _embed(operator: EmbedLayernorm, machine: Machine) -> SearchSpace:
     return SearchSpace(operator.name, axes, start, rule)
 
 
-def _model(operator: Operator) -> SearchSpace:
+def _model(operator: Operator, machine: Machine) -> SearchSpace:
     axes: dict[str, tuple[Value, ...]] = {"rows": (48, 72, 96, 128, 160, 192, 256, 320, 384, 512)}
-    return SearchSpace(operator.name, axes, {"rows": 192}, lambda choices: None)
+    start: dict[str, Value] = {"rows": 2 * _USUAL_BLOCK if has_tiles(machine) else _USUAL_BLOCK}
+    return SearchSpace(operator.name, axes, start, lambda choices: None)
 
 
 def _pool(operator: MeanPool, machine: Machine) -> SearchSpace:

@@ -18,6 +18,7 @@ from reports.canonical import canonical_json
 from reports.keys import LOG_ORIGIN
 from reports.log import TransparencyLog
 from reports.verify import verify
+from tests.quick import some
 from tests.reports.bundles import Made, flip, judged, unpacked
 from tests.reports.parties import Sides
 from tests.reports.story import Story, forge
@@ -67,7 +68,7 @@ def test_a_flipped_byte_in_any_file_at_all_is_named(
     made: Made, sides: Sides, tmp_path: Path
 ) -> None:
     folder = unpacked(made, tmp_path)
-    for number, name in enumerate(archive.files_under(folder)):
+    for number, name in enumerate(some(archive.files_under(folder), 12)):
         good = (folder / name).read_bytes()
         if not good:
             continue

@@ -198,7 +198,8 @@ def _plan(
         seeds=Seeds(seed, seed + 1, seed + 2, seed + 3),
         stacks=stacks,
         pairs=pairs,
-        aa_pairs=min(pairs, 8),
+        aa_pairs=pairs,
+        run_seconds=1,
         search_budget_s=budget_s,
     )
 

@@ -44,8 +44,8 @@ class DemoStopped(Exception):
 class Options:
     """What the command line may change; only the first run's values reach the signed plan."""
 
-    budget_s: int = 90
-    pairs: int = 10
+    budget_s: int = 60
+    pairs: int = 20
     cores: int = 2
 
 

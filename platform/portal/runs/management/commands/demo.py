@@ -19,11 +19,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         # Read by manage.py before settings load; listed here for --help.
         parser.add_argument("--home", type=Path, help="folder for everything (IGNITION_HOME)")
+        first = "(first run only)"
         parser.add_argument(
-            "--budget", type=int, default=90, help="seconds to search (first run only)"
+            "--budget", type=int, default=Options.budget_s, help=f"seconds to search {first}"
         )
-        parser.add_argument("--pairs", type=int, default=10, help="pairs to measure (first run)")
-        parser.add_argument("--cores", type=int, default=2, help="cores of both arms (first run)")
+        parser.add_argument(
+            "--pairs", type=int, default=Options.pairs, help=f"pairs to measure {first}"
+        )
+        parser.add_argument(
+            "--cores", type=int, default=Options.cores, help=f"cores of both arms {first}"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["budget"] < 0 or options["pairs"] < 6 or options["cores"] < 1:
