@@ -45,7 +45,7 @@ class Options:
     """What the command line may change; only the first run's values reach the signed plan."""
 
     budget_s: int = 60
-    pairs: int = 20
+    pairs: int = 24
     cores: int = 2
 
 

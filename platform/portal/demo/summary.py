@@ -115,7 +115,7 @@ def table(document: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
         (
             "Uplift",
             f"{float(uplift['point']):+.1%}, 95 % from {float(uplift['lo']):+.1%} to"
-            f" {float(uplift['hi']):+.1%}; billed on {float(uplift['lower_95']):+.1%}",
+            f" {float(uplift['hi']):+.1%}; lower bound {float(uplift['lower_95']):+.1%}",
         ),
         (
             "Cost per million",

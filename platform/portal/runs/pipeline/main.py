@@ -48,7 +48,7 @@ def _verdict(measured: Measurement) -> str:
     verdict = "kept" if measured.kept else f"not kept: {measured.reason}"
     return (
         f"uplift {float(uplift['point']):+.2%}, 95 % from {float(uplift['lo']):+.2%} to"
-        f" {float(uplift['hi']):+.2%}, billed on {float(uplift['lower_95']):+.2%}: {verdict}"
+        f" {float(uplift['hi']):+.2%}, lower bound {float(uplift['lower_95']):+.2%}: {verdict}"
     )
 
 
