@@ -42,6 +42,7 @@ from kernelgen.agent.traffic import model_points, operator_points
 from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.emit import MODEL
 from kernelgen.judge.contest import Point, Race
+from kernelgen.judge.session import Refusal
 from kernelgen.judge.trial import judge_points
 from kernelgen.judge.verdict import JUDGE_VERSION, Candidate, Verdict
 from kernelgen.machine import Machine, describe
@@ -161,9 +162,10 @@ class _Tuning:
         weighted: dict[str, float] = {}
         single: dict[str, float] = {}
         for name, bench in benches.items():
-            times = bench.time(defaults[name])
-            if times is None:
-                raise TuneError(f"{name}: the default kernel does not run on this machine")
+            try:
+                times = bench.time(defaults[name])
+            except Refusal as refusal:
+                raise TuneError(f"{name}: the default kernel cannot be timed: {refusal}") from None
             uses = self.encoder.graph.uses(name)
             weighted[name] = uses * sum(
                 point.weight * ns for point, ns in zip(bench.points, times.time_ns, strict=True)
