@@ -24,13 +24,13 @@ ARGUMENTS = [
 NARROWEST_PX = 640  # 1280 CSS pixels at 200 % zoom.
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _static_root() -> None:
     """WhiteNoise warns about a missing folder, and a warning is an error here."""
     Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium with an empty profile."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
