@@ -118,6 +118,8 @@ def unpack(bundle: Path, folder: Path) -> tuple[str, ...]:
             for info in archive.infolist():
                 _extract(archive, info, folder / PurePosixPath(info.filename))
     except (
+        # All that zipfile raises on hostile bytes: NotImplementedError for an unknown compression,
+        # RuntimeError for an encrypted entry, the rest for names and sizes that make no sense.
         *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError),
         *(NotImplementedError, RuntimeError, UnicodeError, ValueError, OverflowError, OSError),
     ) as error:
