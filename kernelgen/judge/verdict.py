@@ -19,6 +19,7 @@ REASONS = {
     "not_loadable": "the shared object cannot be opened or has no kernel in it",
     "constructor": "code would run while the object is loaded",
     "forbidden_symbol": "the object asks for a function that is not on the allow-list",
+    "unsafe_object": "the object would weaken the process that loads it (stack, code or tables)",
     "crashed": "the kernel ended its process by a signal",
     "out_of_bounds": "the kernel read or wrote outside a buffer",
     "input_written": "the kernel wrote to a read-only buffer",

@@ -6,6 +6,7 @@ size_t packed_bytes(const int64_t *dim);
 int prepare(const void *const *weight, const int64_t *dim, void *packed);
 size_t scratch_bytes(const int64_t *dim);
 int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch);
+#pragma GCC visibility pop
 #define NOTHING_PACKED                                                                                      \
   size_t packed_bytes(const int64_t *dim) { (void)dim; return 0; }                                          \
   int prepare(const void *const *weight, const int64_t *dim, void *packed) {                                \
