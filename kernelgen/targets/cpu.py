@@ -1,6 +1,7 @@
-"""The CPU toolchain: GCC turns one generated C file into one shared object, within a time limit.
+"""One generated C file becomes one shared object, within a time limit; GCC unless told otherwise.
 
-In: C text and flags. Out: a `CompileOutcome`. Never here: loading or running what was built.
+In: C text, flags, a compiler. Out: a `CompileOutcome`. Never here: loading or running what was
+built.
 """
 
 from __future__ import annotations
@@ -47,22 +48,28 @@ def compiler_version() -> str:
 
 
 def compile_shared(
-    source: str, flags: Sequence[str], out: Path, *, limit_s: float = COMPILE_LIMIT_S
+    source: str,
+    flags: Sequence[str],
+    out: Path,
+    *,
+    limit_s: float = COMPILE_LIMIT_S,
+    command: Sequence[str] | None = None,
 ) -> CompileOutcome:
     """Compile `source` to the shared object `out`; the C text is kept beside it as `<stem>.c`.
 
     The object appears under its name only when complete (atomic rename), so a reader never loads
-    half a file.
+    half a file. `command` is another compiler with its own fixed arguments, for example a cross
+    compiler.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     text = out.with_suffix(".c")
     text.write_text(source, encoding="ascii")
     partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
-    command = [compiler(), *BASE_FLAGS, *flags, "-o", str(partial), str(text)]
+    words = [*(command or [compiler()]), *BASE_FLAGS, *flags, "-o", str(partial), str(text)]
     began = time.monotonic()
     # An own process group, so that a time-out also ends the compiler's children (cc1, as, ld).
     child = subprocess.Popen(
-        command,
+        words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -1,0 +1,200 @@
+"""The judge's conversation with a harness that runs under qemu-user, in the same sandbox as native
+candidates.
+
+In: an object for another processor, an operator, two memory files. Out: what `judge.session` gives,
+and exact instruction counts. Never here: a time; emulated time says nothing about a machine.
+
+qemu is no wall: emulated code that knows it can reach the emulator's memory. What holds are the
+sandbox's walls and the limits set on the emulator itself; the emulator's plugin (watch.c) only
+keeps up the harness's list of system calls for code that plays fair or fails by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from kernelgen.judge import build, sandbox
+from kernelgen.judge.session import CPU_LIMIT_S, Region, Session
+from kernelgen.judge.verdict import JudgeError
+from kernelgen.ops.operator import Operator
+from kernelgen.targets.cpu import compiler, compiler_version
+from kernelgen.targets.figures import EmulatedCount
+from kernelgen.targets.hardware import Target
+from kernelgen.targets.toolchain import Tool, missing, sysroot, toolchain
+
+HARNESS = Path(__file__).with_name("emulated.c")
+WATCH = Path(__file__).with_name("watch.c")
+
+ADDRESS_SPACE_BYTES = 6 << 30
+"""For the emulator and all it emulates; its own translation buffer takes one of these."""
+
+_LOADER = {"aarch64": "ld-linux-aarch64.so.1", "riscv64": "ld-linux-riscv64-lp64d.so.1"}
+_LIBRARIES = ("libc.so.6", "libm.so.6")
+_INSIDE = "/run/sys"
+_COUNT = re.compile(r"^count (\d+) (\d+)$", re.MULTILINE)
+
+
+def missing_to_run(target: Target) -> tuple[Tool, ...]:
+    """What running code of `target` under emulation lacks here."""
+    wanted = (
+        Tool(f"qemu-{target.architecture}", "qemu-user"),
+        Tool("prlimit", "util-linux"),
+    )
+    return missing(target) + tuple(t for t in wanted if shutil.which(t.program) is None)
+
+
+@cache
+def qemu(architecture: str) -> tuple[Path, str]:
+    """Path and version of the emulator. Raises `FileNotFoundError` naming the package."""
+    found = shutil.which(f"qemu-{architecture}")
+    if found is None:
+        raise FileNotFoundError(Tool(f"qemu-{architecture}", "qemu-user").text())
+    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    match = re.search(r"version (\S+)", done.stdout)
+    return Path(found), match.group(1) if match else "unknown"
+
+
+@cache
+def _harness(target: Target) -> Path:
+    command = (toolchain(target).command[0], "-O2", "-Wall")
+    if target.compiler == "clang":
+        command = (f"{target.architecture}-linux-gnu-gcc", "-O2", "-Wall")
+    return _built(HARNESS, command, ("-ldl", "-Wl,--no-as-needed", "-lm"), build.SOURCE)
+
+
+@cache
+def _watch(architecture: str) -> Path:
+    # The interface's number rose to 2 with qemu 9; the calls used here did not change.
+    major = int(qemu(architecture)[1].partition(".")[0])
+    command = (compiler(), "-O2", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden")
+    return _built(WATCH, (*command, f"-DPLUGIN_API={1 if major < 9 else 2}"), ())
+
+
+def _built(source: Path, command: tuple[str, ...], end: tuple[str, ...], *more: Path) -> Path:
+    texts = [path.read_bytes() for path in (source, *more)]
+    words = " ".join((*command, *end, compiler_version()))
+    key = hashlib.sha256(b"\0".join([*texts, words.encode()])).hexdigest()
+    # Beside the judge's own harness, in the same private cache.
+    path = build.harness().parent / f"{source.stem}-{key[:32]}"
+    if path.exists():
+        return path
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    done = subprocess.run(
+        [*command, "-o", str(partial), str(source), *end],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode != 0:
+        raise JudgeError(f"the compiler refused {source.name}: {done.stderr[-2000:]}")
+    partial.replace(path)
+    return path
+
+
+class EmulatedSession(Session):
+    """A `Session` whose harness runs on an emulated processor. `processor` is one of
+    `target.processors`. Use as a context manager.
+    """
+
+    def __init__(
+        self,
+        library: Path,
+        operator: Operator,
+        inputs: Region,
+        outputs: Region,
+        *,
+        target: Target,
+        processor: str,
+        limit_s: float,
+    ) -> None:
+        if processor not in target.processors:
+            raise ValueError(
+                f"processor: got {processor!r}, {target.name} is emulated as "
+                f"{', '.join(target.processors) or 'nothing'}"
+            )
+        self._operator = operator
+        self._limit_s = limit_s
+        self.inputs = inputs
+        self.outputs = outputs
+        self._cpu_after: int | None = None
+        self._basis = f"qemu-{target.architecture} {qemu(target.architecture)[1]} {processor}"
+        command_read, self._command = os.pipe()
+        self._answers, answer_write = os.pipe()
+        read_only = inputs.read_only_descriptor()
+        ends = (command_read, answer_write, read_only, outputs.descriptor)
+        files, words = _command(target, processor, library, command_read, answer_write)
+        limits = ("-1", str(ADDRESS_SPACE_BYTES), str(CPU_LIMIT_S))
+        try:
+            self._child = sandbox.start(
+                Path(str(shutil.which("prlimit"))),
+                [*words, *(str(number) for number in ends), *limits],
+                read_only=files,
+                descriptors=ends,
+                # qemu reads its own memory map to find room for the guest.
+                with_proc=True,
+            )
+        except BaseException:
+            os.close(self._command)
+            os.close(self._answers)
+            raise
+        finally:
+            for number in (command_read, answer_write, read_only):
+                os.close(number)
+
+    def counts(self) -> tuple[tuple[EmulatedCount, EmulatedCount], ...]:
+        """Instructions before each answer so far: in the candidate's own object, and with the C
+        library calls it made. The first answer is the harness's greeting, then one per order.
+        """
+        return tuple(
+            (
+                EmulatedCount(float(own), "instructions", self._basis),
+                EmulatedCount(float(every), "instructions with library", self._basis),
+            )
+            for own, every in _COUNT.findall(self._child.text())
+        )
+
+
+def _command(
+    target: Target, processor: str, library: Path, command_fd: int, answer_fd: int
+) -> tuple[dict[Path, str], list[str]]:
+    """Files that go into the sandbox, and the words after its executable, up to the harness's
+    object.
+    """
+    emulator, _ = qemu(target.architecture)
+    folder = sysroot(target) / "lib"
+    harness, watch = _harness(target), _watch(target.architecture)
+    files = {
+        emulator: "/run/qemu",
+        harness: "/run/harness",
+        watch: "/run/watch.so",
+        library: "/run/kernel.so",
+    }
+    root = str(sysroot(target))
+    if sandbox.bubblewrap() is not None:
+        root = _INSIDE
+        for name in (_LOADER[target.architecture], *_LIBRARIES):
+            files[folder / name] = f"{_INSIDE}/lib/{name}"
+    plugin = "/run/watch.so" if root == _INSIDE else str(watch)
+    words = [
+        f"--as={ADDRESS_SPACE_BYTES}",
+        f"--cpu={CPU_LIMIT_S}",
+        "--fsize=0",
+        "--core=0",
+        "/run/qemu",
+        "-cpu",
+        dict(target.emulated)[processor],
+        "-L",
+        root,
+        "-plugin",
+        f"{plugin},command={command_fd},answer={answer_fd}",
+        "/run/harness",
+        "/run/kernel.so",
+    ]
+    return files, words
