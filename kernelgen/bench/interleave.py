@@ -35,15 +35,25 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def race(
-    sides: Mapping[str, Callable[[], object]], *, rounds: int, calls: int, seed: int
+    sides: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    calls: int,
+    seed: int,
+    before_round: Callable[[], None] | None = None,
 ) -> dict[str, Times]:
-    """Median time of `calls` calls per round, in microseconds, `rounds` values per side."""
+    """Median time of `calls` calls per round, in microseconds, `rounds` values per side.
+
+    `before_round` runs outside every clock, for example to change the contents of the buffers.
+    """
     rng = np.random.default_rng(seed)
     names = list(sides)
     times = {name: np.empty(rounds, np.float64) for name in names}
     for call in sides.values():
         call()
     for number in range(rounds):
+        if before_round is not None:
+            before_round()
         for place in rng.permutation(len(names)):
             call = sides[names[place]]
             call()

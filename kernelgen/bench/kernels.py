@@ -1,0 +1,205 @@
+"""Our side of an operator's row: a searched or default kernel, judged, then run in one C loop.
+
+In: an operator, its sizes, a budget. Out: `Kernel`, and a `Side` over the same buffers as the
+peers.
+Never here: loading a library that the judge has not accepted in this run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from kernelgen.bench.contents import Contents
+from kernelgen.bench.stacks import Side
+from kernelgen.emit import flags, source
+from kernelgen.judge.contest import Point
+from kernelgen.judge.trial import judge_points
+from kernelgen.judge.verdict import Candidate
+from kernelgen.machine import Machine, allow_tiles
+from kernelgen.ops.operator import Array, Operator
+from kernelgen.package.native import Block, Native
+from kernelgen.schedule import Schedule, space
+from kernelgen.targets.cpu import compile_shared
+
+_LOOP = """\
+/* Calls one kernel for every copy of its buffers, so that a run costs one call from outside. */
+#include <stdint.h>
+typedef int kernel_t(const void *const *, void *const *, const int64_t *, const void *, void *);
+__attribute__((visibility("default")))
+int run(kernel_t *kernel, int64_t copies, const void *const *const *in, void *const *const *out,
+        const int64_t *dim, const void *const *packed, void *scratch) {
+  for (int64_t copy = 0; copy < copies; copy++) {
+    int code = kernel(in[copy], out[copy], dim, packed[copy], scratch);
+    if (code) return code;
+  }
+  return 0;
+}
+"""
+
+
+class NoKernel(RuntimeError):
+    """There is no accepted kernel for an operator; the text says why."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An accepted kernel: the schedule that replays it, its library, how many trials it took."""
+
+    schedule: str
+    library: Path
+    trials: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where kernels are found: the machine, the core, a folder for what is built, kept records."""
+
+    machine: Machine
+    core: int
+    work: Path
+    records: Path
+    seed: int
+
+
+def find(operator: Operator, dims: Mapping[str, int], place: Place, budget_s: float) -> Kernel:
+    """The best kernel that `budget_s` seconds of search find; the default one with no budget.
+
+    Raises `NoKernel` with the judge's words when nothing was accepted.
+    """
+    if budget_s > 0:
+        schedule, trials = _searched(operator, dims, place, budget_s)
+    else:
+        schedule, trials = space(operator, place.machine).default(), 0
+    text, options = source(operator, schedule), flags(place.machine, schedule)
+    stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
+    built = compile_shared(text, options, place.work / f"{stem}.so")
+    if built.path is None:
+        raise NoKernel(f"not_compiled: {built.stderr[:500]}")
+    if not trials:
+        _judge(Candidate(operator.name, built.path, (text,), options), operator, dims, place)
+    return Kernel(schedule.text(), built.path, max(trials, 1))
+
+
+def _judge(candidate: Candidate, operator: Operator, dims: Mapping[str, int], place: Place) -> None:
+    verdict = judge_points(
+        candidate,
+        operator,
+        (Point(dict(dims)),),
+        incumbent=None,
+        seed_bytes=os.urandom(32),
+        machine=place.machine,
+        core=place.core,
+        timed=False,
+    )
+    if not verdict.accepted:
+        raise NoKernel(f"{verdict.reason}: {verdict.detail}")
+
+
+def _searched(
+    operator: Operator, dims: Mapping[str, int], place: Place, budget_s: float
+) -> tuple[Schedule, int]:
+    from kernelgen.agent.bench import Bench
+    from kernelgen.agent.ledger import Ledger
+    from kernelgen.agent.records import Records
+    from kernelgen.agent.search import search
+
+    bench = Bench(
+        operator,
+        (Point(dict(dims)),),
+        machine=place.machine,
+        core=place.core,
+        work=place.work,
+        ledger=Ledger(place.work / "ledger.jsonl", Decimal(0), "USD"),
+        records=Records(place.records),
+    )
+    rng = np.random.default_rng(place.seed)
+    found = search(space(operator, place.machine), bench, rng, budget_s=budget_s)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.schedule is None:
+        last = found.trials[-1]
+        raise NoKernel(f"{last.reason}: {last.detail}")
+    return found.schedule, len(found.trials)
+
+
+@cache
+def _loop(folder: Path) -> ctypes.CDLL:
+    built = compile_shared(_LOOP, ("-O2",), folder / "loop.so")
+    if built.path is None:
+        raise RuntimeError(f"the calling loop does not compile: {built.stderr}")
+    library = ctypes.CDLL(str(built.path))
+    pointer = ctypes.c_void_p
+    library.run.argtypes = [pointer, ctypes.c_int64, *[pointer] * 5]
+    library.run.restype = ctypes.c_int
+    return library
+
+
+class _Table:
+    """A C array of pointers to arrays of pointers, one inner array per copy."""
+
+    def __init__(self, rows: list[list[int]]) -> None:
+        self._inner = [(ctypes.c_void_p * max(1, len(row)))(*row) for row in rows]
+        self._outer = (ctypes.c_void_p * len(rows))(*map(ctypes.addressof, self._inner))
+        self.address = ctypes.addressof(self._outer)
+
+
+def ours(kernel: Kernel, contents: Contents, work: Path) -> Side:
+    """The accepted kernel as a side: packed weights per weight set, one call for all copies.
+
+    Raises `NoKernel` when the kernel or its packing returns an error.
+    """
+    allow_tiles()
+    operator = contents.operator
+    native = Native(kernel.library)
+    values = [contents.dims[name] for name in operator.dims]
+    packed = [_pack(native, operator, one, values) for one in contents.weights]
+    scratch = Block(native.scratch_bytes(values))
+    outputs = contents.outputs()
+    sources = _Table([_addresses(operator, "input", one) for one in contents.inputs])
+    targets = _Table([_addresses(operator, "output", one) for one in outputs])
+    count = contents.copies
+    blocks = (ctypes.c_void_p * count)(*(packed[i % len(packed)].address for i in range(count)))
+    sizes = np.array(values, np.int64)
+    entry = ctypes.cast(native.kernel, ctypes.c_void_p)
+    loop = _loop(work).run
+    arguments = (
+        entry,
+        count,
+        sources.address,
+        targets.address,
+        sizes.ctypes.data,
+        ctypes.addressof(blocks),
+        scratch.address,
+    )
+    borrowed = (native, packed, scratch, sources, targets, blocks, sizes)
+
+    def run() -> None:
+        code = loop(*arguments)
+        if code:
+            raise NoKernel(f"returned_error: code {code} from {kernel.schedule}")
+
+    run.__dict__["borrowed"] = borrowed
+    return Side("ours", "", run, lambda: outputs)
+
+
+def _pack(
+    native: Native, operator: Operator, weights: Mapping[str, Array], values: list[int]
+) -> Block:
+    try:
+        return native.prepare([weights[t.name] for t in operator.by_role("weight")], values)
+    except RuntimeError as error:
+        raise NoKernel(f"returned_error: {error}") from error
+
+
+def _addresses(operator: Operator, role: str, arrays: Mapping[str, Array]) -> list[int]:
+    tensors = operator.by_role("input" if role == "input" else "output")
+    return [int(arrays[tensor.name].ctypes.data) for tensor in tensors]

@@ -1,0 +1,223 @@
+"""The stock stacks as sides of a race over the same buffers, each in its best configuration.
+
+In: contents, a family's `Peers`. Out: sides that run all copies in one call. Every stack is
+optional and imported only when asked for; outputs are bound beforehand, so that no stack pays for
+allocating or copying them.
+Never here: tuning against them, or settings that slow them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelgen.bench.contents import Contents, aligned, placed
+from kernelgen.bench.family import Form, Peers
+from kernelgen.bench.net import Model, build
+from kernelgen.ops.operator import Array
+
+Outputs = list[dict[str, Array]]
+
+OPENVINO = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "INFERENCE_NUM_THREADS": "1",
+    "NUM_STREAMS": "1",
+}
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """`run` computes every copy once; `refresh` follows new contents; `results` are the outputs of
+    the last run.
+    """
+
+    stack: str
+    form: str
+    run: Callable[[], object]
+    results: Callable[[], Outputs]
+    refresh: Callable[[], None] = field(default=_nothing)
+
+    @property
+    def name(self) -> str:
+        return f"{self.stack} ({self.form})" if self.form else self.stack
+
+
+class _Feeds:
+    """The graph's input arrays; the contents' own buffers where a form changes nothing."""
+
+    def __init__(self, form: Form, contents: Contents) -> None:
+        self._form = form
+        self._contents = contents
+        if form.feed is None:
+            self.arrays: list[dict[str, Array]] = contents.inputs
+        else:
+            self.arrays = [
+                {name: placed(array) for name, array in form.feed(one).items()}
+                for one in contents.inputs
+            ]
+
+    def refresh(self) -> None:
+        if self._form.feed is None:
+            return
+        for mine, source in zip(self.arrays, self._contents.inputs, strict=True):
+            for name, array in self._form.feed(source).items():
+                np.copyto(mine[name], array)
+
+    def named(self, model: Model) -> dict[str, Array]:
+        found = {}
+        for full in model.input_names:
+            name, _, number = full.rpartition("_")
+            found[full] = self.arrays[int(number)][name]
+        return found
+
+
+def _bound(model: Model) -> dict[str, Array]:
+    return {full: aligned(shape, dtype) for full, (_, _, shape, dtype) in model.results.items()}
+
+
+def _collect(model: Model, bound: Mapping[str, Array], contents: Contents) -> Outputs:
+    shapes = {t.name: t.sizes(contents.dims) for t in contents.operator.by_role("output")}
+    outputs: Outputs = [{} for _ in range(contents.copies)]
+    for full, (number, name, _, _) in model.results.items():
+        outputs[number][name] = bound[full].reshape(shapes[name])
+    return outputs
+
+
+def onnxruntime(name: str, form: Form, contents: Contents) -> Side:
+    """All graph optimisations, one thread, inputs and outputs bound in place."""
+    import onnxruntime as ort
+
+    feeds = _Feeds(form, contents)
+    model = build(form.body, contents, feeds.arrays, form.opset)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    for key, value in form.settings.get("onnxruntime", {}).items():
+        options.add_session_config_entry(key, value)
+    session = ort.InferenceSession(model.data, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for full, array in feeds.named(model).items():
+        binding.bind_cpu_input(full, array)
+    bound = _bound(model)
+    for full, array in bound.items():
+        binding.bind_output(full, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+
+    def run() -> None:
+        session.run_with_iobinding(binding)
+
+    return Side("onnxruntime", name, run, lambda: _collect(model, bound, contents), feeds.refresh)
+
+
+def openvino(name: str, form: Form, contents: Contents) -> Side:
+    """Float32, one stream, one thread; input and output tensors share our memory."""
+    import openvino as ov
+
+    feeds = _Feeds(form, contents)
+    model = build(form.body, contents, feeds.arrays, form.opset)
+    core = ov.Core()
+    options = {**OPENVINO, **form.settings.get("openvino", {})}
+    compiled = core.compile_model(core.read_model(model.data), "CPU", options)
+    request = compiled.create_infer_request()
+    kept = []
+    for full, array in feeds.named(model).items():
+        kept.append(ov.Tensor(array, shared_memory=True))
+        request.set_tensor(full, kept[-1])
+    bound = _bound(model)
+    for full, array in bound.items():
+        kept.append(ov.Tensor(array, shared_memory=True))
+        request.set_tensor(full, kept[-1])
+
+    def run() -> None:
+        request.start_async()
+        request.wait()
+
+    def results() -> Outputs:
+        return _collect(model, bound, contents)
+
+    # The request only borrows the tensors and the compiled model: the run keeps them alive.
+    run.__dict__["borrowed"] = (kept, compiled)
+    return Side("openvino", name, run, results, feeds.refresh)
+
+
+def numpy(peers: Peers, contents: Contents) -> Side:
+    """NumPy's own calls, copy after copy, writing into existing arrays where it can."""
+    if peers.numpy is None:
+        raise LookupError("no NumPy formulation")
+    outputs = contents.outputs()
+    calls = [
+        peers.numpy(
+            contents.operator,
+            contents.dims,
+            contents.inputs[number],
+            contents.weights_of(number),
+            outputs[number],
+        )
+        for number in range(contents.copies)
+    ]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return Side("numpy", "", run, lambda: outputs)
+
+
+def torch(compiled: bool, peers: Peers, contents: Contents) -> Side:
+    """PyTorch over tensors that share our memory: eager, or all copies compiled as one function."""
+    import torch as library
+
+    if peers.torch is None:
+        raise LookupError("no PyTorch formulation")
+    library.set_num_threads(1)
+    one = peers.torch(library, contents.operator, contents.dims)
+
+    def shared(arrays: Mapping[str, Array]) -> dict[str, Any]:
+        return {name: library.from_numpy(array) for name, array in arrays.items()}
+
+    sources = [shared(contents.inputs[number]) for number in range(contents.copies)]
+    weights = [shared(contents.weights_of(number)) for number in range(contents.copies)]
+
+    def every(sources: Any, weights: Any) -> Any:
+        return [one(x, w) for x, w in zip(sources, weights, strict=True)]
+
+    call = library.compile(every, mode="max-autotune-no-cudagraphs") if compiled else every
+    last: list[Any] = []
+
+    def run() -> None:
+        with library.inference_mode():
+            last[:] = call(sources, weights)
+
+    def results() -> Outputs:
+        return [{name: value.numpy() for name, value in made.items()} for made in last]
+
+    return Side("torch", "compile" if compiled else "eager", run, results)
+
+
+Opener = Callable[[], Side]
+STACKS = ("numpy", "onnxruntime", "openvino", "torch")
+
+
+def openers(peers: Peers, contents: Contents) -> list[tuple[str, str, Opener]]:
+    """Everything that may be tried, as (stack, form, opener). An opener raises `ImportError` where
+    the stack is not installed and the stack's own error where it refuses the graph.
+    """
+    found: list[tuple[str, str, Opener]] = []
+    if peers.numpy is not None:
+        found.append(("numpy", "", partial(numpy, peers, contents)))
+    for name, form in peers.forms(contents.operator, contents.dims).items():
+        for stack, opener in (("onnxruntime", onnxruntime), ("openvino", openvino)):
+            if stack in form.stacks:
+                found.append((stack, name, partial(opener, name, form, contents)))
+    if peers.torch is not None:
+        found.append(("torch", "eager", partial(torch, False, peers, contents)))
+        found.append(("torch", "compile", partial(torch, True, peers, contents)))
+    return found
