@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -34,7 +35,7 @@ typedef int (*kernel_fn)(const void *const *in, void *const *out, const int64_t 
 
 enum { OP_SETUP = 1, OP_CALL = 2, OP_LOAD = 3, OP_GO = 4, OP_EXIT = 5 };
 enum { KIND_INPUT = 0, KIND_OUTPUT = 1, KIND_WEIGHT = 2, KIND_PACKED = 3, KIND_SCRATCH = 4, KIND_SHARED_INPUT = 5 };
-enum { ST_OK = 0, ST_RETURNED = 1, ST_CANARY = 2, ST_TOO_LARGE = 3, ST_NO_MEMORY = 4, ST_BAD_COMMAND = 5, ST_NOT_LOADABLE = 6, ST_FAULT = 1000 };
+enum { ST_OK = 0, ST_RETURNED = 1, ST_CANARY = 2, ST_TOO_LARGE = 3, ST_NO_MEMORY = 4, ST_BAD_COMMAND = 5, ST_NOT_LOADABLE = 6, ST_STATE = 7, ST_FAULT = 1000 };
 enum { MAX_TENSORS = 256, MAX_DIMS = 32, MAX_PAYLOAD = 1 << 16 };
 
 struct header { uint32_t op; uint32_t count; uint64_t nonce; };
@@ -143,6 +144,26 @@ static void on_fault(int sig, siginfo_t *info, void *context) {
   _exit(128 + sig);
 }
 
+/* What a caller may rely on after a call: rounding mode, denormals, exception masks, string direction. Exception flags
+ * are left out: arithmetic sets them. */
+static uint64_t control_state(void) {
+#if defined(__x86_64__)
+  uint32_t mxcsr;
+  uint16_t x87;
+  uint64_t flags;
+  __asm__ volatile("stmxcsr %0" : "=m"(mxcsr));
+  __asm__ volatile("fnstcw %0" : "=m"(x87));
+  __asm__ volatile("pushfq\n\tpopq %0" : "=r"(flags));
+  return (uint64_t)(mxcsr & ~0x3fu) | (uint64_t)x87 << 32 | (flags & 0x400) << 40;
+#elif defined(__aarch64__)
+  uint64_t fpcr;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+  return fpcr;
+#else
+  return 0;
+#endif
+}
+
 static int64_t inside(int64_t offset, int64_t bytes, size_t region) {
   return offset >= 0 && bytes >= 0 && (uint64_t)offset + (uint64_t)bytes <= region;
 }
@@ -181,12 +202,14 @@ static void setup(uint32_t count, size_fn packed_size, prepare_fn prepare, size_
   }
   if (!ok) { answer(ST_NO_MEMORY, (int64_t)want_packed, (int64_t)want_scratch, 0, 0); return; }
   memset(packed.p, 0xFF, want_packed), memset(scratch.p, 0xFF, want_scratch);
+  uint64_t state = control_state();
   int rc = prepare(weight, dims, packed.p);
+  int changed = control_state() != state;
   int clean = canary_ok(&packed);
   for (int j = 0; j < used; j++) clean = clean && canary_ok(&table[j]), drop(&table[j]);
   used = 0;
   read_only(&packed);
-  answer(rc ? ST_RETURNED : clean ? ST_OK : ST_CANARY, rc, (int64_t)want_packed, (int64_t)want_scratch, 0);
+  answer(rc ? ST_RETURNED : changed ? ST_STATE : clean ? ST_OK : ST_CANARY, rc, (int64_t)want_packed, (int64_t)want_scratch, 0);
 }
 
 /* payload: left, offset of every input, offset of every output */
@@ -209,12 +232,14 @@ static void call(uint32_t count, kernel_fn kernel) {
   }
   if (!ok) { answer(ST_NO_MEMORY, 0, 0, 0, 0); return; }
   memset(scratch.p, 0xFF, scratch.bytes);
-  int rc = kernel(in, out, dims, packed.p, scratch.p), clean = canary_ok(&scratch), bad = -1;
+  uint64_t state = control_state();
+  int rc = kernel(in, out, dims, packed.p, scratch.p), changed = control_state() != state;
+  int clean = canary_ok(&scratch), bad = -1;
   for (int j = 0; j < used; j++) if (!canary_ok(&table[j])) clean = 0, bad = j;
   for (int j = 0; j < n_out; j++) memcpy(out_map + out_at[j], table[n_in + j].p, (size_t)size_out[j]);
   for (int j = 0; j < used; j++) drop(&table[j]);
   used = 0;
-  answer(rc ? ST_RETURNED : clean ? ST_OK : ST_CANARY, rc, bad, 0, 0);
+  answer(rc ? ST_RETURNED : changed ? ST_STATE : clean ? ST_OK : ST_CANARY, rc, bad, 0, 0);
 }
 
 /* payload: calls, then for every call the offsets of its inputs and outputs. Touches every page once, so that the timed
@@ -238,25 +263,23 @@ static void load(uint32_t count) {
   answer(ok ? ST_OK : ST_BAD_COMMAND, 0, 0, 0, 0);
 }
 
-static void go(kernel_fn kernel) {
+/* payload: first call, calls. It must not overwrite the loaded calls, so it is read into a place of its own. */
+static void go(const int64_t *range, uint32_t count, kernel_fn kernel) {
   const void *in[MAX_TENSORS];
   void *out[MAX_TENSORS];
   int64_t each = n_in + n_out, bad = 0;
-  for (int64_t c = 0; c < batch_calls; c++) {
+  int64_t first = range[0], end = range[0] + range[1];
+  if (count != 2 || first < 0 || end < first || end > batch_calls) { answer(ST_BAD_COMMAND, 0, 0, 0, 0); return; }
+  uint64_t state = control_state();
+  for (int64_t c = first; c < end; c++) {
     const int64_t *at = payload + 1 + c * each;
     for (int j = 0; j < n_in; j++) in[j] = in_map + at[j];
     for (int j = 0; j < n_out; j++) out[j] = out_map + at[n_in + j];
     bad += kernel(in, out, dims, packed.p, scratch.p) != 0;
   }
-  answer(bad ? ST_RETURNED : ST_OK, bad, batch_calls, 0, 0);
+  answer(bad ? ST_RETURNED : control_state() != state ? ST_STATE : ST_OK, bad, range[1], 0, 0);
 }
 
-#ifdef SANITIZE
-const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "detect_leaks=0:exitcode=99:abort_on_error=0:handle_segv=1:allocator_may_return_null=1"; }
-const char *__ubsan_default_options(void);
-const char *__ubsan_default_options(void) { return "halt_on_error=1:exitcode=99:print_stacktrace=0"; }
-#else
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -265,6 +288,63 @@ const char *__ubsan_default_options(void) { return "halt_on_error=1:exitcode=99:
 #error "no system call filter for this architecture"
 #endif
 #define LOW(n) (offsetof(struct seccomp_data, args) + 8 * (n))
+
+static int install(struct sock_filter *filter, size_t length) {
+  struct sock_fprog program = {(unsigned short)length, filter};
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+#ifdef SANITIZE
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "detect_leaks=0:exitcode=99:abort_on_error=0:handle_segv=1:allocator_may_return_null=1"; }
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void) { return "halt_on_error=1:exitcode=99:print_stacktrace=0"; }
+
+/* The sanitizers need more of the system than a kernel does, so here is a list of what nobody may do: reach the network,
+ * start or touch another process, open a file for writing, change a name. */
+static int lock_down(void) {
+  static const int denied[] = {
+      __NR_socket, __NR_socketpair, __NR_connect, __NR_bind, __NR_listen, __NR_accept, __NR_accept4, __NR_sendto, __NR_sendmsg,
+      __NR_clone, __NR_execve, __NR_execveat, __NR_kill, __NR_tkill, __NR_ptrace, __NR_process_vm_readv,
+      __NR_process_vm_writev, __NR_unlinkat, __NR_renameat2, __NR_mkdirat, __NR_linkat, __NR_symlinkat, __NR_fchmodat,
+      __NR_fchownat, __NR_mknodat, __NR_truncate, __NR_ftruncate, __NR_mount, __NR_umount2, __NR_bpf, __NR_perf_event_open,
+      __NR_io_uring_setup, __NR_userfaultfd, __NR_memfd_create, __NR_keyctl, __NR_setns, __NR_unshare,
+#ifdef __NR_clone3
+      __NR_clone3,
+#endif
+#if defined(__x86_64__)
+      __NR_creat, __NR_fork, __NR_vfork, __NR_unlink, __NR_rename, __NR_mkdir, __NR_rmdir, __NR_link, __NR_symlink,
+      __NR_chmod, __NR_chown, __NR_mknod, __NR_renameat,
+#endif
+  };
+  enum { COUNT = sizeof denied / sizeof *denied, FIXED = 12 };
+  enum { WRITING = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC };
+  struct sock_filter filter[COUNT + 16] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, FIXED - 5 + COUNT + 1, 0),
+#if defined(__x86_64__)
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_open, 0, 2),
+#else
+      BPF_JUMP(BPF_JMP | BPF_JA, 2, 0, 0),
+#endif
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LOW(1)),
+      BPF_JUMP(BPF_JMP | BPF_JA, 2, 0, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LOW(2)),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, WRITING, FIXED - 11 + COUNT + 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  int at = FIXED;
+  for (int i = 0; i < COUNT; i++, at++)
+    filter[at] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denied[i], (unsigned char)(COUNT - i), 0);
+  filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  return install(filter, (size_t)at);
+}
+#else
 /* From here on only: read the command pipe, write the answer pipe, map memory that cannot be executed, end. */
 static int lock_down(void) {
   struct sock_filter filter[] = {
@@ -291,8 +371,7 @@ static int lock_down(void) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
   };
-  struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+  return install(filter, sizeof filter / sizeof *filter);
 }
 
 static void limit(int what, rlim_t value) {
@@ -333,6 +412,7 @@ int main(int argc, char **argv) {
   limit(RLIMIT_AS, (rlim_t)strtoull(argv[7], 0, 10));
   limit(RLIMIT_CPU, (rlim_t)strtoull(argv[8], 0, 10));
   limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0), limit(RLIMIT_STACK, 8 << 20);
+  limit(RLIMIT_NPROC, 0), limit(RLIMIT_MSGQUEUE, 0);
   static char alternate[1 << 16];
   stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -351,19 +431,19 @@ int main(int argc, char **argv) {
     answer(ST_NOT_LOADABLE, 0, 0, 0, 0);
     return 4;
   }
-#ifndef SANITIZE
   if (!lock_down()) { perror("seccomp"); return 5; }
-#endif
   answer(ST_OK, 0, 0, 0, 0); /* ready; the nonce is still 0 */
   struct header head;
   while (receive(&head, sizeof head)) {
-    if (head.count > MAX_PAYLOAD || !receive(payload, head.count * sizeof *payload)) return 6;
+    int64_t range[2] = {0, 0}, *into = head.op == OP_GO ? range : payload;
+    uint32_t most = head.op == OP_GO ? 2 : MAX_PAYLOAD;
+    if (head.count > most || !receive(into, head.count * sizeof *payload)) return 6;
     nonce = head.nonce;
     switch (head.op) {
       case OP_SETUP: setup(head.count, packed_size, prepare, scratch_size); break;
       case OP_CALL: call(head.count, kernel); break;
       case OP_LOAD: load(head.count); break;
-      case OP_GO: go(kernel); break;
+      case OP_GO: go(range, head.count, kernel); break;
       case OP_EXIT: answer(ST_OK, 0, 0, 0, 0); _exit(0);
       default: answer(ST_BAD_COMMAND, 0, 0, 0, 0);
     }

@@ -2,16 +2,17 @@
 library.
 
 In: an executable, arguments, open descriptors. Out: a `Child` to talk to, or an `Outcome` when it
-only has to run. With bubblewrap: new user, pid, network, mount and IPC namespaces, uid and gid
-65534, no capabilities, a root made of the C library and nothing else, a seccomp filter. Without it:
-uid drop when root, own process group, and the harness's own limits and filter; `protection()` then
-says what is missing.
+only has to run. Root starts it under a user id that belongs to nobody else. With bubblewrap: new
+user, pid, network, mount and IPC namespaces, no capabilities, a root made of the C library and
+nothing else, a seccomp filter. Without it: own process group, and the harness's own limits and
+filter; `protection()` then says what is missing.
 Never here: what the child's answers mean.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import select
 import shutil
@@ -27,7 +28,14 @@ from pathlib import Path
 from typing import IO, cast
 
 NOBODY = 65534
+"""What a child sees as its own user id inside bubblewrap; outside it is `candidate_uid`."""
+
+UNUSED_IDS = range(61184, 65520)
+"""Where Linux systems hand out user ids that live as long as one service (systemd DynamicUser)."""
+
 TEXT_LIMIT_BYTES = 64 << 10
+FREEZE_LIMIT_S = 2.0
+_STILL = frozenset("TtZX")
 LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 # fmt: off
@@ -65,6 +73,16 @@ class Outcome:
     ended_by: str
     text: str
     seconds: float
+
+
+@cache
+def candidate_uid() -> int:
+    """User id for what this process runs: of no account, and another one for another judge, so
+    that two candidates cannot signal or read each other either.
+    """
+    taken = {entry.pw_uid for entry in pwd.getpwall()}
+    free = [number for number in UNUSED_IDS if number not in taken]
+    return free[os.getpid() % len(free)] if free else NOBODY
 
 
 @cache
@@ -129,14 +147,15 @@ def protection() -> Protection:
 
 
 def _identity() -> dict[str, object]:
-    # Root must become nobody before bubblewrap starts: a mapped uid alone stays root outside.
+    # Root must change before bubblewrap starts: a mapped uid alone stays root outside.
     if os.getuid() != 0:
         return {"start_new_session": True, "env": {}}
+    number = candidate_uid()
     return {
         "start_new_session": True,
         "env": {},
-        "user": NOBODY,
-        "group": NOBODY,
+        "user": number,
+        "group": number,
         "extra_groups": [],
     }
 
@@ -202,6 +221,33 @@ class Child:
             return time.clock_gettime_ns((~self.pid << 3) | 2)
         except OSError:
             return None
+
+    def freeze(self) -> None:
+        """Stop the program where it is and return once it stands still. No program can refuse.
+
+        Raises `RuntimeError` when it neither stops nor ends.
+        """
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + FREEZE_LIMIT_S
+        while self._state() not in _STILL:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"process {self.pid} does not stop")
+
+    def thaw(self) -> None:
+        """Let a frozen program go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):  # it has ended; whoever talks to it next hears so
+            os.kill(self.pid, number)
+
+    def _state(self) -> str:
+        """One letter of /proc, "X" once it is gone."""
+        try:
+            text = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return "X"
+        return text.rpartition(")")[2].split()[0]
 
     def text(self) -> str:
         """What the child wrote to stderr, at most 64 KiB. Data to show, never to believe."""

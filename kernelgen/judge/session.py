@@ -82,10 +82,14 @@ class Region:
 
     def put(self, array: npt.NDArray[np.generic]) -> int:
         """Copy `array` into a fresh piece and return its offset."""
-        data = np.ascontiguousarray(array)
-        at = self.take(data.nbytes)
-        self.bytes[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
+        at = self.take(array.nbytes)
+        self.write(at, array)
         return at
+
+    def write(self, at: int, array: npt.NDArray[np.generic]) -> None:
+        """Copy `array` to offset `at`."""
+        data = np.ascontiguousarray(array)
+        self.bytes[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def get(self, at: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[np.generic]:
         """A copy of what lies at `at` now."""
@@ -110,10 +114,13 @@ class SetupResult:
 
 @dataclass(frozen=True)
 class Window:
-    """One timed batch seen from outside: wall and CPU time from order to answer."""
+    """One timed batch seen from outside: wall and CPU time from order to answer, and the CPU time
+    used between the answer and the moment the child stood still (next to none for an honest one).
+    """
 
     wall_ns: int
     cpu_ns: int | None
+    after_ns: int
 
 
 class Session:
@@ -136,7 +143,7 @@ class Session:
         self._limit_s = limit_s
         self.inputs = inputs
         self.outputs = outputs
-        self._cpu_after: int | None = None
+        self._frozen = False
         command_read, self._command = os.pipe()
         self._answers, answer_write = os.pipe()
         read_only = inputs.read_only_descriptor()
@@ -210,31 +217,45 @@ class Session:
         self._order(_CALL, [int(left), *inputs, *outputs])
 
     def load(self, calls: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-        """Tell the child which pieces the next batch works on; nothing runs yet."""
+        """Tell the child which pieces the next batches work on, then hold it still: what the caller
+        writes there afterwards is seen when the clock runs and not before.
+        """
         payload = [len(calls)]
         for inputs, outputs in calls:
             payload += [*inputs, *outputs]
         self._order(_LOAD, payload)
+        self._freeze()
 
-    def go(self) -> Window:
-        """Run the loaded batch; the clock here is ours and covers order to answer."""
+    def go(self, first: int, calls: int) -> Window:
+        """Run `calls` of the loaded ones from `first` on; the clock here is ours and covers release
+        to answer. Afterwards the child is held still again, so that outputs are as they were when
+        it claimed to be done.
+        """
         nonce = _nonce()
-        message = _HEADER.pack(_GO, 0, nonce)
+        message = _HEADER.pack(_GO, 2, nonce) + struct.pack("<2q", first, calls)
         cpu = self._child.cpu_ns()
+        self._write(message)
         began = time.perf_counter_ns()
-        self._send(message)
+        self._thaw()
         self._answer(nonce, self._limit_s)
         wall = time.perf_counter_ns() - began
-        self._cpu_after = self._child.cpu_ns()
-        spent = None if cpu is None or self._cpu_after is None else self._cpu_after - cpu
-        return Window(wall, spent)
+        answered = self._child.cpu_ns()
+        self._freeze()
+        if cpu is None or answered is None:
+            return Window(wall, None, 0)
+        return Window(wall, answered - cpu, (self._child.cpu_ns() or answered) - answered)
 
-    def cpu_since_answer_ns(self) -> int:
-        """CPU time the child used after its last timed answer; an honest child waits and uses
-        almost none.
-        """
-        now = self._child.cpu_ns()
-        return 0 if now is None or self._cpu_after is None else now - self._cpu_after
+    def _freeze(self) -> None:
+        try:
+            self._child.freeze()
+        except RuntimeError as error:
+            raise JudgeError(str(error)) from error
+        self._frozen = True
+
+    def _thaw(self) -> None:
+        if self._frozen:
+            self._child.thaw()
+            self._frozen = False
 
     def finish(self) -> None:
         """Ask the child to end; it must answer once more and exit with 0."""
@@ -249,6 +270,10 @@ class Session:
         return self._answer(nonce, self._limit_s)
 
     def _send(self, message: bytes) -> None:
+        self._thaw()
+        self._write(message)
+
+    def _write(self, message: bytes) -> None:
         try:
             while message:
                 message = message[os.write(self._command, message) :]
@@ -309,6 +334,10 @@ def _explain(status: int, values: Sequence[int], child: sandbox.Child) -> Refusa
         return Refusal("too_large", f"packed {values[0]} bytes, scratch {values[1]} bytes")
     if status == 4:
         return Refusal("too_large", "no memory for the buffers inside the address space limit")
+    if status == 7:
+        return Refusal(
+            "state_changed", "rounding mode, denormals, exception masks or string direction"
+        )
     if status == 6:
         return Refusal("not_loadable", child.text()[:2000])
     # Nothing else is ever sent by an intact harness, so the candidate has written over it.

@@ -28,6 +28,7 @@ REASONS = {
     "ended_early": "the process ended without an answer",
     "handshake": "the answer did not carry the judge's nonce",
     "returned_error": "the kernel returned a code other than 0",
+    "state_changed": "the kernel left the processor in another mode (rounding, denormals)",
     "too_large": "packed data or scratch are larger than the limit",
     "not_written": "part of the output still holds the poison the judge put there",
     "not_finite": "the output holds NaN or infinity where the oracle does not",

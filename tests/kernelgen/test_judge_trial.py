@@ -15,8 +15,9 @@ from kernelgen.attacks.scale import Scale
 from kernelgen.attacks.suite import folder
 from kernelgen.judge import Candidate, JudgeError, judge, roofline
 from kernelgen.judge import symbols as symbol_check
-from kernelgen.judge.clock import Effort, Feed, ratio_interval
+from kernelgen.judge.clock import Effort, ratio_interval
 from kernelgen.judge.contest import Point
+from kernelgen.judge.feed import Feed
 from kernelgen.judge.session import Refusal
 from kernelgen.judge.trial import judge_points, race
 from kernelgen.machine import Machine, describe

@@ -5,6 +5,7 @@ without.
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import time
 from collections.abc import Callable
@@ -99,8 +100,22 @@ def test_the_output_cap_ends_it(run: Run) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root has to change its user")
-def test_root_becomes_nobody(run: Run) -> None:
-    assert run("identity").text.split() == ["65534", "65534"]
+def test_root_becomes_a_user_that_nobody_else_is(run: Run) -> None:
+    number = str(sandbox.NOBODY if _walled(run) else sandbox.candidate_uid())
+    assert run("identity").text.split() == [number, number]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has to change its user")
+def test_outside_the_walls_it_is_that_user_too(program: Path) -> None:
+    child = sandbox.start(program, ["loop"])
+    try:
+        owner = Path(f"/proc/{child.pid}").stat().st_uid
+    finally:
+        child.kill()
+    assert owner == sandbox.candidate_uid()
+    assert owner in sandbox.UNUSED_IDS
+    with pytest.raises(KeyError):
+        pwd.getpwuid(owner)
 
 
 def test_only_the_c_library_is_visible(run: Run) -> None:
@@ -159,6 +174,34 @@ def test_cpu_time_is_read_from_outside(program: Path) -> None:
     assert first is not None
     assert second is not None
     assert second - first > 20_000_000
+
+
+def test_a_frozen_program_uses_no_time_and_goes_on_after(program: Path) -> None:
+    child = sandbox.start(program, ["loop"])
+    try:
+        time.sleep(0.2)
+        child.freeze()
+        first = child.cpu_ns()
+        time.sleep(0.2)
+        second = child.cpu_ns()
+        child.thaw()
+        time.sleep(0.3)
+        third = child.cpu_ns()
+    finally:
+        child.kill()
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert second == first
+    assert third - second > 5_000_000
+
+
+def test_freezing_one_that_has_ended_is_no_error(program: Path) -> None:
+    child = sandbox.start(program, ["nothing"])
+    child.wait(5.0)
+    child.freeze()
+    child.thaw()
+    child.kill()
 
 
 def test_protection_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
