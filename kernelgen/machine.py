@@ -274,9 +274,11 @@ def isa_flags(isa: tuple[str, ...], vector: int) -> tuple[str, ...]:
     anywhere.
     """
     if "avx512f" in isa and vector >= 16:
-        return ("-march=x86-64-v4", "-mprefer-vector-width=512")
+        bytes_dot = ("-mavx512vnni",) if "avx512_vnni" in isa else ()
+        return ("-march=x86-64-v4", "-mprefer-vector-width=512", *bytes_dot)
     if "avx2" in isa and vector >= 8:
-        return ("-march=x86-64-v3",)
+        bytes_dot = ("-mavxvnni",) if "avx_vnni" in isa else ()
+        return ("-march=x86-64-v3", *bytes_dot)
     return ()
 
 

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from typing import cast
 
+from kernelgen import sketches
 from kernelgen.emit.attention import attention
+from kernelgen.emit.c import Writer, describe
 from kernelgen.emit.gemm import gemm
 from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
 from kernelgen.emit.rows import embed, pool
 from kernelgen.emit.vectors import prelude
+from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.machine import Machine, isa_flags
 from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, MeanPool, Operator
 from kernelgen.schedule.schedule import Schedule, ScheduleError
+from kernelgen.sketches.sketch import fitted
+from kernelgen.tile.ir import Kernel
 
 _BANNER = """\
 /* Generated kernel. Operator ${name}.
    Replay: ${schedule} */
+"""
+
+_BUFFERS = """
+/* ---- ${name} ----
+${buffers} */
 """
 
 _UNIT = """
@@ -39,7 +49,7 @@ EXPORT size_t scratch_bytes(const int64_t *dim) {
 EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed,
                   void *scratch) {
   if ((uintptr_t)packed % 64 || (uintptr_t)scratch % 64) return ${bad_alignment};
-  return ${p}_run(in, out[0], dim, packed, scratch);
+  return ${p}_run(in, ${outputs}, dim, packed, scratch);
 }
 """
 
@@ -92,12 +102,16 @@ def source(operator: Operator, schedule: Schedule) -> str:
     """
     if schedule.operator != operator.name:
         raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
+    sketch = sketches.find(operator.family)
+    if sketch is not None:
+        return _tile_source(fitted(sketch, operator, schedule), schedule, prefix_of(operator))
     emitted = part(operator, schedule, prefix_of(operator))
     values = {
         "p": emitted.prefix,
         "name": operator.name,
         "schedule": schedule.text(),
         "bad_alignment": BAD_ALIGNMENT,
+        "outputs": "out[0]",
     }
     return "".join(
         (
@@ -111,6 +125,23 @@ def source(operator: Operator, schedule: Schedule) -> str:
             emitted.text,
             fill(_UNIT, values),
         )
+    )
+
+
+def _tile_source(kernel: Kernel, schedule: Schedule, prefix: str) -> str:
+    writer = Writer(kernel, schedule.number("vector"))
+    text = writer.text(prefix)
+    values = {
+        "p": prefix,
+        "name": kernel.name,
+        "schedule": schedule.text(),
+        "bad_alignment": BAD_ALIGNMENT,
+        "outputs": "out",
+        "buffers": describe(kernel),
+    }
+    words_used = vocabulary(writer.lanes, dot4=writer.quads)
+    return "".join(
+        (fill(_BANNER, values), words_used, fill(_BUFFERS, values), text, fill(_UNIT, values))
     )
 
 

@@ -1,29 +1,32 @@
 """Meaning of every operator the compiler knows: float64 oracle, test inputs, error bound, work.
 
 In: fixed sizes. Out: `Operator` records. Never here: C text, schedules, clocks.
+
+A family is found by being defined: every concrete `Operator` in a module of this package is in
+`FAMILIES` under its family name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from kernelgen.ops.attention import Attention
 from kernelgen.ops.embed import EmbedLayernorm
 from kernelgen.ops.gemm import GemmBias, GemmBiasGelu, GemmBiasResidualLayernorm
-from kernelgen.ops.operator import REGIMES, Operator, Tensor
+from kernelgen.ops.operator import REGIMES, Example, Operator, Tensor
 from kernelgen.ops.pool import MeanPool
 
-FAMILIES: Mapping[str, type[Operator]] = {
-    kind.family: kind
-    for kind in (
-        Attention,
-        EmbedLayernorm,
-        GemmBias,
-        GemmBiasGelu,
-        GemmBiasResidualLayernorm,
-        MeanPool,
-    )
-}
+
+def _defined() -> Iterator[type[Operator]]:
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
+        for kind in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(kind, type) and issubclass(kind, Operator) and hasattr(kind, "family"):
+                yield kind
+
+
+FAMILIES: Mapping[str, type[Operator]] = {kind.family: kind for kind in _defined()}
 
 
 def from_spec(spec: Mapping[str, object]) -> Operator:
@@ -45,6 +48,7 @@ __all__ = [
     "REGIMES",
     "Attention",
     "EmbedLayernorm",
+    "Example",
     "GemmBias",
     "GemmBiasGelu",
     "GemmBiasResidualLayernorm",

@@ -17,6 +17,7 @@ import numpy as np
 from kernelgen.ops.operator import (
     UNIT_ROUNDOFF,
     Array,
+    Example,
     Operator,
     Tensor,
     bytes_of,
@@ -85,6 +86,10 @@ class Attention(Operator):
 
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example(cls(3, 32, 32**-0.5), {"n": 3, "tokens": 29}),)
 
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         qkv, offsets = arrays["qkv"], arrays["offsets"]

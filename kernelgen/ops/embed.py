@@ -16,6 +16,7 @@ from kernelgen.ops.norm import layernorm, layernorm_bound
 from kernelgen.ops.operator import (
     UNIT_ROUNDOFF,
     Array,
+    Example,
     Operator,
     Tensor,
     check_regime,
@@ -93,6 +94,10 @@ class EmbedLayernorm(Operator):
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         # Only the rows that are looked up count, not the whole tables.
         return dims["tokens"] * (8 + 12 * self.hidden) + 8 * (dims["n"] + 1) + 12 * self.hidden
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example(cls(60, 140, 96, 1e-12), {"n": 3, "tokens": 29}),)
 
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         word, position, kind = self._parts(arrays)

@@ -19,6 +19,7 @@ from kernelgen.ops.norm import layernorm, layernorm_bound
 from kernelgen.ops.operator import (
     UNIT_ROUNDOFF,
     Array,
+    Example,
     Operator,
     Tensor,
     bytes_of,
@@ -94,6 +95,10 @@ class GemmBias(Operator):
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
 
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example(cls(96, 96), {"m": 13}),)
+
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         return {"out": self.product_bound(arrays)}
 
@@ -156,6 +161,10 @@ class GemmBiasResidualLayernorm(GemmBias):
 
     def flops(self, dims: Mapping[str, int]) -> int:
         return super().flops(dims) + 9 * dims["m"] * self.n
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example(cls(96, 96, 1e-12), {"m": 13}),)
 
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         residual = np.abs(arrays["residual"].astype(np.float64))

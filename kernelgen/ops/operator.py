@@ -62,6 +62,14 @@ def _value(symbol: str, dims: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
+class Example:
+    """An operator and the sizes of one call of it."""
+
+    operator: Operator
+    dims: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Operator(ABC):
     """One operator at fixed inner sizes; only the sizes named in `dims` change between calls.
 
@@ -127,6 +135,13 @@ class Operator(ABC):
     @abstractmethod
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         """Bytes that any implementation must move once: inputs, weights and outputs."""
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        """Small instances with sizes: what proofs and tests go over for every family listed in
+        `kernelgen.ops.FAMILIES`.
+        """
+        return ()
 
     @abstractmethod
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:

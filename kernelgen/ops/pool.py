@@ -15,6 +15,7 @@ import numpy as np
 from kernelgen.ops.operator import (
     UNIT_ROUNDOFF,
     Array,
+    Example,
     Operator,
     Tensor,
     bytes_of,
@@ -62,6 +63,10 @@ class MeanPool(Operator):
 
     def bytes_moved(self, dims: Mapping[str, int]) -> int:
         return bytes_of(self.tensors, dims)
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example(cls(96), {"n": 3, "tokens": 29}),)
 
     def error_bound(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         offsets = arrays["offsets"]

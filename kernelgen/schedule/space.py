@@ -136,6 +136,11 @@ def space(operator: Operator, machine: Machine) -> SearchSpace:
     """The schedules of `operator` that `machine` can run. Raises `ScheduleError` for an unknown
     family.
     """
+    from kernelgen import sketches
     from kernelgen.schedule import families
 
+    sketch = sketches.find(operator.family)
+    if sketch is not None:
+        found: SearchSpace = sketch.space(operator, machine)
+        return found
     return families.space_of(operator, machine)

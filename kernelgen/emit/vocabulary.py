@@ -1,0 +1,393 @@
+"""The words of the tile IR in C, for vectors of any width, in GCC and Clang vector extensions.
+
+In: the lane counts a program uses. Out: C text that defines, for each, types, loads, stores and
+every word. Never here: an operator, a choice. What an instruction set does better has its own
+spelling behind `#if`, beside the plain one that means the same (`dot4`, partial loads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from string import Template
+
+from kernelgen.emit.part import c_float
+from kernelgen.emit.vectors import EXP, GELU, GELU_EDGE
+
+HEADER = """\
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define EXPORT __attribute__((visibility("default")))
+/* A generated file carries the whole vocabulary; an operator may leave a word of it unused. */
+#define WORD static inline __attribute__((always_inline, unused))
+"""
+
+SCALARS = """
+/* ---- words on single numbers ---- */
+WORD float pick_f32(int test, float yes, float no) { return test ? yes : no; }
+WORD int32_t pick_i32(int test, int32_t yes, int32_t no) { return test ? yes : no; }
+WORD int64_t pick_i64(int test, int64_t yes, int64_t no) { return test ? yes : no; }
+WORD float max_f32(float x, float y) { return x > y ? x : y; }
+WORD float min_f32(float x, float y) { return x < y ? x : y; }
+WORD int32_t max_i32(int32_t x, int32_t y) { return x > y ? x : y; }
+WORD int32_t min_i32(int32_t x, int32_t y) { return x < y ? x : y; }
+WORD int64_t max_i64(int64_t x, int64_t y) { return x > y ? x : y; }
+WORD int64_t min_i64(int64_t x, int64_t y) { return x < y ? x : y; }
+WORD float abs_f32(float x) { return __builtin_fabsf(x); }
+WORD float sqrt_f32(float x) { return __builtin_sqrtf(x); }
+WORD float round_f32(float x) { return (x + 12582912.0f) - 12582912.0f; }
+WORD float exp_f32(float x) { return exp_f32x4(splat_f32x4(x))[0]; }
+WORD float log_f32(float x) { return log_f32x4(splat_f32x4(x))[0]; }
+WORD float tanh_f32(float x) { return tanh_f32x4(splat_f32x4(x))[0]; }
+WORD float sigmoid_f32(float x) { return sigmoid_f32x4(splat_f32x4(x))[0]; }
+WORD float gelu_f32(float x) { return gelu_f32x4(splat_f32x4(x))[0]; }
+WORD int32_t quad_of(const uint8_t *p) {
+  int32_t x;
+  memcpy(&x, p, 4);
+  return x;
+}
+"""
+
+_TYPES = """
+/* ---- ${v} lanes ---- */
+typedef float f32x${v} __attribute__((vector_size(4 * ${v}), may_alias));
+typedef float f32x${v}_any __attribute__((vector_size(4 * ${v}), aligned(4), may_alias));
+typedef int32_t i32x${v} __attribute__((vector_size(4 * ${v}), may_alias));
+typedef int32_t i32x${v}_any __attribute__((vector_size(4 * ${v}), aligned(4), may_alias));
+typedef int8_t i8x${v} __attribute__((vector_size(${v}), may_alias));
+typedef uint8_t u8x${v} __attribute__((vector_size(${v}), may_alias));
+typedef int16_t i16x${v} __attribute__((vector_size(2 * ${v}), may_alias));
+typedef uint16_t u16x${v} __attribute__((vector_size(2 * ${v}), may_alias));
+
+WORD f32x${v} load_f32x${v}(const float *p) { return *(const f32x${v}_any *)p; }
+WORD i32x${v} load_i32x${v}(const int32_t *p) { return *(const i32x${v}_any *)p; }
+WORD void store_f32x${v}(float *p, f32x${v} x) { *(f32x${v}_any *)p = x; }
+WORD void store_i32x${v}(int32_t *p, i32x${v} x) { *(i32x${v}_any *)p = x; }
+WORD i8x${v} load_i8x${v}(const int8_t *p) { i8x${v} x; memcpy(&x, p, ${v}); return x; }
+WORD u8x${v} load_u8x${v}(const uint8_t *p) { u8x${v} x; memcpy(&x, p, ${v}); return x; }
+WORD void store_i8x${v}(int8_t *p, i8x${v} x) { memcpy(p, &x, ${v}); }
+WORD void store_u8x${v}(uint8_t *p, u8x${v} x) { memcpy(p, &x, ${v}); }
+
+/* x - 0 is x for every x, a negative zero too; x + 0 is not. */
+WORD f32x${v} splat_f32x${v}(float x) { return x - (f32x${v}){}; }
+WORD i32x${v} splat_i32x${v}(int32_t x) { return x - (i32x${v}){}; }
+WORD i8x${v} splat_i8x${v}(int8_t x) { return x - (i8x${v}){}; }
+WORD u8x${v} splat_u8x${v}(uint8_t x) { return x - (u8x${v}){}; }
+WORD i32x${v} lanes_x${v}(void) { return (i32x${v}){${lanes}}; }
+
+/* The first n lanes, the rest zero; nothing is touched beyond them. */
+${partial}
+WORD f32x${v} pick_f32x${v}(i32x${v} test, f32x${v} yes, f32x${v} no) {
+  return (f32x${v})(((i32x${v})yes & test) | ((i32x${v})no & ~test));
+}
+WORD i32x${v} pick_i32x${v}(i32x${v} test, i32x${v} yes, i32x${v} no) {
+  return (yes & test) | (no & ~test);
+}
+WORD f32x${v} max_f32x${v}(f32x${v} x, f32x${v} y) { return pick_f32x${v}(x > y, x, y); }
+WORD f32x${v} min_f32x${v}(f32x${v} x, f32x${v} y) { return pick_f32x${v}(x < y, x, y); }
+WORD i32x${v} max_i32x${v}(i32x${v} x, i32x${v} y) { return pick_i32x${v}(x > y, x, y); }
+WORD i32x${v} min_i32x${v}(i32x${v} x, i32x${v} y) { return pick_i32x${v}(x < y, x, y); }
+WORD f32x${v} abs_f32x${v}(f32x${v} x) { return (f32x${v})((i32x${v})x & 0x7fffffff); }
+WORD f32x${v} sqrt_f32x${v}(f32x${v} x) {
+  for (int i = 0; i < ${v}; i++) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+WORD f32x${v} round_f32x${v}(f32x${v} x) { return (x + 12582912.0f) - 12582912.0f; }
+
+/* Over the lanes, by halves: the order is fixed, so results repeat bit for bit. */
+${reduces}
+/* exp(x): x = n ln 2 + r, a polynomial in r, then n enters the exponent bits. Zero below -87,
+   infinite above 88.7; NaN stays NaN because the bound is always asked first. */
+WORD f32x${v} exp_f32x${v}(f32x${v} x) {
+  const f32x${v} low = splat_f32x${v}(-87.0f), high = splat_f32x${v}(88.7f);
+  f32x${v} c = max_f32x${v}(low, min_f32x${v}(high, x));
+  f32x${v} shifted = c * ${log2e} + 12582912.0f;
+  f32x${v} n = shifted - 12582912.0f;
+  f32x${v} r = c - n * ${ln2_high};
+  r = r - n * ${ln2_low};
+  f32x${v} p = splat_f32x${v}(${exp_first});
+${exp_steps}  /* 2^n in two factors: 2^128 alone would not fit. */
+  i32x${v} whole = ((i32x${v})shifted << 23) >> 23, half = whole >> 1;
+  f32x${v} e = p * (f32x${v})((half + 127) << 23) * (f32x${v})((whole - half + 127) << 23);
+  e = pick_f32x${v}(x > high, splat_f32x${v}(__builtin_inff()), e);
+  return pick_f32x${v}(x < low, (f32x${v}){}, e);
+}
+/* log(x) for x > 0: x = 2^n m with m near 1, then the series of atanh in (m - 1) / (m + 1). */
+WORD f32x${v} log_f32x${v}(f32x${v} x) {
+  i32x${v} n = ((i32x${v})x - 0x3f3504f3) >> 23;
+  f32x${v} m = (f32x${v})((i32x${v})x - (n << 23));
+  f32x${v} s = (m - 1.0f) / (m + 1.0f), z = s * s;
+  f32x${v} p = z * ${ninth} + ${seventh};
+  p = p * z + 0.2f;
+  p = p * z + ${third};
+  p = p * z + 1.0f;
+  f32x${v} k = __builtin_convertvector(n, f32x${v});
+  f32x${v} y = k * ${ln2_high} + (s * p * 2.0f + k * ${ln2_low});
+  y = pick_f32x${v}(x == 0.0f, splat_f32x${v}(-__builtin_inff()), y);
+  y = pick_f32x${v}(x == __builtin_inff(), x, y);
+  return pick_f32x${v}(x >= 0.0f, y, splat_f32x${v}(__builtin_nanf("")));
+}
+WORD f32x${v} sigmoid_f32x${v}(f32x${v} x) { return 1.0f / (1.0f + exp_f32x${v}(-x)); }
+/* Near zero an odd polynomial keeps the relative error; elsewhere 1 - 2 / (exp(2 |x|) + 1). */
+WORD f32x${v} tanh_f32x${v}(f32x${v} x) {
+  f32x${v} z = x * x, p = splat_f32x${v}(${tanh_first});
+  f32x${v} a = abs_f32x${v}(x);
+${tanh_steps}  f32x${v} far = 1.0f - 2.0f / (exp_f32x${v}(a + a) + 1.0f);
+  far = pick_f32x${v}(x < 0.0f, -far, far);
+  return pick_f32x${v}(a < 0.6f, x + x * z * p, far);
+}
+/* x times the normal distribution function of x: an odd function plus one half, flat beyond
+   |x| = ${edge}. */
+WORD f32x${v} gelu_f32x${v}(f32x${v} x) {
+  f32x${v} c = max_f32x${v}(min_f32x${v}(x, splat_f32x${v}(${edge}f)), splat_f32x${v}(-${edge}f));
+  f32x${v} s = c * c * ${squeeze} - 1.0f;
+  f32x${v} p = splat_f32x${v}(${gelu_first});
+${gelu_steps}  return x * (p * c + 0.5f);
+}
+"""
+
+_PARTIAL_PLAIN = """\
+WORD ${t}x${v} upto_${t}x${v}(const ${c} *p, int64_t n) {
+  ${t}x${v} x = {};
+  for (int i = 0; i < ${v}; i++)
+    if (i < n) x[i] = p[i];
+  return x;
+}
+WORD void store_upto_${t}x${v}(${c} *p, int64_t n, ${t}x${v} x) {
+  for (int i = 0; i < ${v}; i++)
+    if (i < n) p[i] = x[i];
+}
+"""
+
+_PARTIAL_512 = """\
+#if defined(__AVX512F__) && !defined(__clang__)
+WORD ${t}x16 upto_${t}x16(const ${c} *p, int64_t n) {
+  const uint16_t m = n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0;
+  return (${t}x16)__builtin_ia32_load${w}512_mask(${cast}p, (${r}){}, m);
+}
+WORD void store_upto_${t}x16(${c} *p, int64_t n, ${t}x16 x) {
+  const uint16_t m = n >= 16 ? 0xffff : n > 0 ? (1 << n) - 1 : 0;
+  __builtin_ia32_store${w}512_mask(${cast2}p, (${r})x, m);
+}
+#else
+${plain}#endif
+"""
+
+_SHUFFLES = """
+/* ---- between ${v} and ${half} lanes ---- */
+WORD ${t}x${half} even_${t}x${half}(${t}x${v} x) {
+  return __builtin_shufflevector(x, x, ${even});
+}
+WORD ${t}x${half} odd_${t}x${half}(${t}x${v} x) {
+  return __builtin_shufflevector(x, x, ${odd});
+}
+WORD ${t}x${v} zip_${t}x${v}(${t}x${half} a, ${t}x${half} b) {
+  return __builtin_shufflevector(a, b, ${zip});
+}
+"""
+
+_PAIRS = """
+/* ---- pairs of ${v} lanes ---- */
+WORD ${t}x${v} even2_${t}x${v}(${t}x${v} a, ${t}x${v} b) {
+  return __builtin_shufflevector(a, b, ${even});
+}
+WORD ${t}x${v} odd2_${t}x${v}(${t}x${v} a, ${t}x${v} b) {
+  return __builtin_shufflevector(a, b, ${odd});
+}
+WORD ${t}x${v} zip_low_${t}x${v}(${t}x${v} a, ${t}x${v} b) {
+  return __builtin_shufflevector(a, b, ${low});
+}
+WORD ${t}x${v} zip_high_${t}x${v}(${t}x${v} a, ${t}x${v} b) {
+  return __builtin_shufflevector(a, b, ${high});
+}
+"""
+
+_DOT4 = """
+/* Adds to every lane four products of an unsigned byte of a (the same for all lanes) and a signed
+   byte of w; exact. */
+WORD i32x${v} dot4_plain_x${v}(i32x${v} acc, int32_t a, i8x${four} w) {
+  const u8x4 q = (u8x4)a;
+${steps}  return acc;
+}
+WORD i32x${v} dot4_x${v}(i32x${v} acc, int32_t a, i8x${four} w) {
+${native}  return dot4_plain_x${v}(acc, a, w);
+}
+"""
+
+_NATIVE = {
+    16: """\
+#if defined(__AVX512VNNI__) && !defined(__clang__)
+  typedef int quads __attribute__((vector_size(64)));
+  return (i32x16)__builtin_ia32_vpdpbusd_v16si((quads)acc, (quads)splat_i32x16(a), (quads)w);
+#endif
+""",
+    8: """\
+#if (defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))) \\
+    && !defined(__clang__)
+  typedef int quads __attribute__((vector_size(32)));
+  return (i32x8)__builtin_ia32_vpdpbusd_v8si((quads)acc, (quads)splat_i32x8(a), (quads)w);
+#elif defined(__AVX2__) && !defined(__clang__)
+  /* Pairs of 16-bit products are summed exactly; saturating byte products would not be. */
+  typedef short shorts __attribute__((vector_size(32)));
+  typedef int ints __attribute__((vector_size(32)));
+  const u8x16 q = (u8x16)splat_i32x4(a);
+  const shorts wide = (shorts)__builtin_convertvector(q, i16x16);
+  const i8x16 first = __builtin_shufflevector(w, w, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                              14, 15);
+  const i8x16 last = __builtin_shufflevector(w, w, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
+                                             28, 29, 30, 31);
+  const ints x = __builtin_ia32_pmaddwd256(wide, (shorts)__builtin_convertvector(first, i16x16));
+  const ints y = __builtin_ia32_pmaddwd256(wide, (shorts)__builtin_convertvector(last, i16x16));
+  const ints even = __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14);
+  const ints odd = __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15);
+  return acc + (i32x8)(even + odd);
+#endif
+""",
+}
+
+_LOG2E, _LN2_HIGH = 1.4426950408889634, 0.693359375
+_LN2 = 0.6931471805599453
+
+TANH = (
+    -0.33333252,
+    0.13331186,
+    -0.05375129,
+    0.02069205,
+    -0.00577213,
+)
+"""(tanh(x) / x - 1) / x^2, rising powers of x^2, |x| <= 0.6."""
+
+
+def vocabulary(lanes: Iterable[int], *, dot4: Iterable[int] = ()) -> str:
+    """C of every word for these lane counts (powers of two, 2 to 64); `dot4` lists the int32 lane
+    counts that need it. Scalar words always come along.
+    """
+    quads = sorted(set(dot4))
+    counts = sorted(
+        {4, *lanes, *quads, *(4 * count for count in quads), *((16,) if 8 in quads else ())}
+    )
+    text = [HEADER, *map(_types, counts), SCALARS]
+    for small, large in pairwise(counts):
+        if large == 2 * small:
+            text += [_shuffles(t, large) for t in ("f32", "i32")]
+    text += [_pairs(t, count) for count in counts for t in ("f32", "i32")]
+    text += [_dot4(count) for count in quads]
+    return "".join(text)
+
+
+def fill(template: str, **values: object) -> str:
+    return Template(template).substitute({key: str(value) for key, value in values.items()})
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _types(v: int) -> str:
+    exp_first, exp_steps = _horner(EXP["poly6"], "r")
+    gelu_first, gelu_steps = _horner(GELU["poly13"], "s")
+    tanh_first, tanh_steps = _horner(TANH, "z")
+    return fill(
+        _TYPES,
+        v=v,
+        lanes=_listed(range(v)),
+        partial="".join(_partial(t, v) for t in ("f32", "i32", "i8", "u8")),
+        reduces="".join(
+            _reduce(t, word, v) for t in ("f32", "i32") for word in ("sum", "max", "min")
+        ),
+        log2e=c_float(_LOG2E),
+        # ln 2 in two parts: the high one has few bits, so n * high is exact.
+        ln2_high=c_float(_LN2_HIGH),
+        ln2_low=c_float(_LN2 - _LN2_HIGH),
+        third=c_float(1 / 3),
+        seventh=c_float(1 / 7),
+        ninth=c_float(1 / 9),
+        exp_first=exp_first,
+        exp_steps=exp_steps,
+        tanh_first=tanh_first,
+        tanh_steps=tanh_steps,
+        edge=GELU_EDGE,
+        squeeze=c_float(2.0 / GELU_EDGE**2),
+        gelu_first=gelu_first,
+        gelu_steps=gelu_steps,
+    )
+
+
+def _horner(coefficients: tuple[float, ...], variable: str) -> tuple[str, str]:
+    first, *rest = reversed(tuple(coefficients))
+    steps = "".join(f"  p = p * {variable} + {c_float(value)};\n" for value in rest)
+    return c_float(first), steps
+
+
+_C_TYPE = {"f32": "float", "i32": "int32_t", "i8": "int8_t", "u8": "uint8_t"}
+
+
+def _partial(t: str, v: int) -> str:
+    plain = fill(_PARTIAL_PLAIN, t=t, v=v, c=_C_TYPE[t])
+    if v != 16 or t not in ("f32", "i32"):
+        return plain
+    floats = t == "f32"
+    return fill(
+        _PARTIAL_512,
+        t=t,
+        c=_C_TYPE[t],
+        w="ups" if floats else "dqusi",
+        r="f32x16" if floats else "i32x16",
+        cast="" if floats else "(const int *)",
+        cast2="" if floats else "(int *)",
+        plain=plain,
+    )
+
+
+def _reduce(t: str, word: str, v: int) -> str:
+    """Halves are cut, not rotated: each step works on a shorter vector."""
+    lines = [f"WORD {_C_TYPE[t]} {word}_of_{t}x{v}({t}x{v} x) {{"]
+    half = v // 2
+    while half:
+        other = _listed((lane + half) % v for lane in range(v))
+        turned = f"__builtin_shufflevector(x, x, {other})"
+        joined = f"x + {turned}" if word == "sum" else f"{word}_{t}x{v}(x, {turned})"
+        lines.append(f"  x = {joined};")
+        half //= 2
+    return "\n".join((*lines, "  return x[0];", "}\n"))
+
+
+def _shuffles(t: str, v: int) -> str:
+    half = v // 2
+    zipped = (lane // 2 + (half if lane % 2 else 0) for lane in range(v))
+    return fill(
+        _SHUFFLES,
+        t=t,
+        v=v,
+        half=half,
+        even=_listed(range(0, v, 2)),
+        odd=_listed(range(1, v, 2)),
+        zip=_listed(zipped),
+    )
+
+
+def _pairs(t: str, v: int) -> str:
+    def zipped(first: int) -> str:
+        return _listed(first + lane // 2 + (v if lane % 2 else 0) for lane in range(v))
+
+    return fill(
+        _PAIRS,
+        t=t,
+        v=v,
+        even=_listed(range(0, 2 * v, 2)),
+        odd=_listed(range(1, 2 * v, 2)),
+        low=zipped(0),
+        high=zipped(v // 2),
+    )
+
+
+def _dot4(v: int) -> str:
+    steps = "".join(
+        f"  acc += (int32_t)q[{q}] * __builtin_convertvector(__builtin_shufflevector(w, w, "
+        f"{_listed(range(q, 4 * v, 4))}), i32x{v});\n"
+        for q in range(4)
+    )
+    return fill(_DOT4, v=v, four=4 * v, steps=steps, native=_NATIVE.get(v, ""))
