@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernelgen.attacks.scale import Scale
+from kernelgen.attacks.small import SMALL
 from kernelgen.judge import Candidate, judge
 from kernelgen.judge.verdict import ACCEPTED, REASONS
 from kernelgen.machine import Machine
@@ -126,26 +127,39 @@ def _read(path: Path, prelude: str, *, honest: bool) -> Case:
     return Case(
         name=path.stem,
         about=fields["about"],
-        operator=_operator(family, _numbers(path, sizes)),
-        dims=_numbers(path, fields["dims"].split()),
+        operator=operator_of(family, _numbers(path, sizes)),
+        dims=_dims(path, fields["dims"].split()),
         expect=expect,
         flags=tuple(fields["flags"].split()) if "flags" in fields else DEFAULT_FLAGS,
         source=text.replace('#include "kernel.h"', prelude),
     )
 
 
-def _numbers(path: Path, words: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _numbers(path: Path, words: Sequence[str]) -> dict[str, int | float]:
+    found: dict[str, int | float] = {}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not value.isdigit():
-            raise FixtureError(f"{path.name}: got {word!r}, wanted name=number")
-        found[name] = int(value)
+        name, _, value = word.partition("=")
+        try:
+            found[name] = int(value) if value.isdigit() else float(value)
+        except ValueError:
+            raise FixtureError(f"{path.name}: got {word!r}, wanted name=number") from None
     return found
 
 
-def _operator(family: str, sizes: dict[str, int]) -> Operator:
-    return Scale() if family == Scale.family else from_spec({"family": family, **sizes})
+def _dims(path: Path, words: Sequence[str]) -> dict[str, int]:
+    found = _numbers(path, words)
+    if any(value != int(value) for value in found.values()):
+        raise FixtureError(f"{path.name}: dims: got {found}, wanted whole numbers")
+    return {name: int(value) for name, value in found.items()}
+
+
+def operator_of(family: str, sizes: Mapping[str, int | float]) -> Operator:
+    """A fixture operator or one of the compiler's own. Raises `ValueError` naming what is wrong."""
+    if family == Scale.family:
+        return Scale()
+    if family in SMALL:
+        return SMALL[family](**sizes)
+    return from_spec({"family": family, **sizes})
 
 
 def run_one(case: Case, machine: Machine, core: int, work: Path) -> Result:

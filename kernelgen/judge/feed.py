@@ -52,7 +52,7 @@ class Feed:
                     # Infinities and NaN are part of the input's structure: they stay in place.
                     mixed = np.where(np.isfinite(data) & np.isfinite(mixed), mixed, data)
                 contents.append(mixed)
-            elif data.dtype.itemsize == 1 or (self._only_indices and _free_order(data)):
+            elif data.dtype.itemsize == 1 or (self._only_indices and free_order(data)):
                 contents.append(self._rng.permutation(data.reshape(-1)).reshape(data.shape))
             else:
                 contents.append(data)
@@ -66,6 +66,6 @@ def _mix(data: Array, other: Array, angle: float) -> Array:
     return mixed
 
 
-def _free_order(data: Array) -> bool:
+def free_order(data: Array) -> bool:
     """Rising integers are offsets and carry structure; others are ids."""
     return data.size > 2 and bool(np.any(np.diff(data.reshape(-1)) < 0))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelgen.judge.compare import compare, poison_word, poisoned
+from kernelgen.judge.feed import free_order
 from kernelgen.ops.operator import REGIMES, Array, Operator
 
 SCREENING = 3
@@ -63,6 +64,7 @@ def plan(operator: Operator, timed: Sequence[Mapping[str, int]], seed: bytes) ->
         for tail, regime in zip(tails[1:], ("shifted", "integer_exact", "ragged"), strict=False)
     ]
     steps += [(heavy, "nominal")] if len(timed) > 1 else []
+    steps += [({**light, name: 0}, "nominal") for name in empty_dims(operator)]
     steps.append((light, "nominal"))
     rounds = [Round(number, sizes, regime) for number, (sizes, regime) in enumerate(steps)]
     # Near repeats of the latest and of the very first inputs: whoever keeps answers keeps one of
@@ -73,6 +75,11 @@ def plan(operator: Operator, timed: Sequence[Mapping[str, int]], seed: bytes) ->
         Round(count + 1, light, "nominal", twin_of=0),
     )
     return (*rounds, *twins)
+
+
+def empty_dims(operator: Operator) -> tuple[str, ...]:
+    """Sizes that may be 0, as the operator says in a class attribute of this name; none without."""
+    return tuple(getattr(operator, "empty_dims", ()))
 
 
 def arrays(operator: Operator, test: Round, seed: bytes, attempt: int = 0) -> dict[str, Array]:
@@ -90,21 +97,47 @@ def _twin(
     """The first round with the same weights and a few input elements changed: exposes answers kept
     by fingerprint.
     """
-    floats = [t.name for t in operator.by_role("input") if np.dtype(t.dtype).kind == "f"]
-    if not floats:
-        fresh = operator.sample(rng, test.dims, test.regime)
-        return {**first, **{t.name: fresh[t.name] for t in operator.by_role("input")}}
+    inputs = operator.by_role("input")
+    floats = [t.name for t in inputs if np.dtype(t.dtype).kind == "f"]
     changed = dict(first)
-    for name in floats:
+    for name in floats or [t.name for t in inputs]:
         data = np.array(first[name])
         flat = data.reshape(-1)
-        if flat.size:
-            count = max(1, flat.size // 50)
-            # Beyond the first elements, where a cheap fingerprint looks.
-            at = flat.size - 1 - rng.integers(0, max(1, flat.size - flat.size // 4), size=count)
-            flat[at] = -2.0 * flat[at] + np.asarray(rng.standard_normal(count), dtype=flat.dtype)
+        if data.dtype.kind == "f":
+            _nudge(flat, rng)
+        elif data.dtype.itemsize == 1 or free_order(data):
+            _swap(flat, rng)
         changed[name] = data
-    return changed
+    if any(not np.array_equal(changed[t.name], first[t.name], equal_nan=True) for t in inputs):
+        return changed
+    # Offsets and tables alone: another sample is the nearest there is.
+    fresh = operator.sample(rng, test.dims, test.regime)
+    return {**first, **{t.name: fresh[t.name] for t in inputs}}
+
+
+def _late(size: int, count: int, rng: np.random.Generator) -> Array:
+    """Places beyond the first quarter, for a cheap fingerprint looks at the beginning."""
+    return size - 1 - rng.integers(0, max(1, size - size // 4), size=count)
+
+
+def _nudge(flat: Array, rng: np.random.Generator) -> None:
+    """Change a few floats; what is never negative stays so, infinities and NaN stay."""
+    finite = np.isfinite(flat)
+    if not finite.any():
+        return
+    at = _late(flat.size, max(1, flat.size // 50), rng)
+    at = at[finite[at]]
+    if bool((flat[finite] >= 0).all()):
+        flat[at] *= np.asarray(rng.uniform(0.3, 0.7, size=at.size), dtype=flat.dtype)
+    else:
+        flat[at] = -2.0 * flat[at] + np.asarray(rng.standard_normal(at.size), dtype=flat.dtype)
+
+
+def _swap(flat: Array, rng: np.random.Generator) -> None:
+    """Let a few integers change places: every value stays a legal one."""
+    if flat.size:
+        at = np.unique(_late(flat.size, max(2, flat.size // 50), rng))
+        flat[at] = flat[np.roll(at, 1)]
 
 
 def proves(
@@ -125,17 +158,34 @@ def proves(
     zeros = {t.name: np.zeros(shapes[t.name], t.dtype) for t in outputs}
     mutants = [nothing, zeros]
     for source in operator.by_role("input"):
-        if np.dtype(source.dtype).kind == "f" and sample[source.name].size:
-            mutants.append(
-                {
-                    t.name: np.resize(sample[source.name], shapes[t.name]).astype(t.dtype)
-                    for t in outputs
-                }
-            )
+        if sample[source.name].size:
+            with np.errstate(invalid="ignore"):  # NaN in an input has no integer to become
+                mutants.append(
+                    {
+                        t.name: np.resize(sample[source.name], shapes[t.name]).astype(t.dtype)
+                        for t in outputs
+                    }
+                )
     return all(
         compare(mutant, want, bound, poison=word, exact=exact).reason is not None
         for mutant in mutants
     )
+
+
+def tells(
+    operator: Operator, want: Mapping[str, Array], bound: Mapping[str, Array], *, exact: bool
+) -> frozenset[str]:
+    """Outputs that this round would refuse if they alone held zeros: no output may be left to the
+    others to prove.
+    """
+    found = set()
+    for tensor in operator.by_role("output"):
+        name = tensor.name
+        zeros = {name: np.zeros(want[name].shape, tensor.dtype)}
+        one = compare(zeros, {name: want[name]}, {name: bound[name]}, poison=1, exact=exact)
+        if one.reason is not None:
+            found.add(name)
+    return frozenset(found)
 
 
 def _tails(

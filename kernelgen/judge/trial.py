@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernelgen.judge import rounds, sandbox, sanitize, symbols
 from kernelgen.judge.clock import Effort, room
@@ -35,6 +35,7 @@ class _Findings:
     error_ratio: float = 0.0
     rounds: int = 0
     proven: int = 0
+    told: set[str] = field(default_factory=set)
     packed_bytes: int = 0
     scratch_bytes: int = 0
 
@@ -192,6 +193,11 @@ class _Trial:
                 f"{self._operator.name}: only {self._found.proven} rounds refuse a no-op, a zero "
                 f"and a copy kernel, wanted {PROVEN_ROUNDS}; samples or bound prove too little"
             )
+        untold = {t.name for t in self._operator.by_role("output")} - self._found.told
+        if untold:
+            raise JudgeError(
+                f"{self._operator.name}: no round refuses zeros in {', '.join(sorted(untold))}"
+            )
         if timed:
             self._found.error_ratio = max(self._found.error_ratio, self._contest.recheck())
         if self._incumbent is not None and self._must_win and timed:
@@ -262,9 +268,12 @@ class _Trial:
             exact = test.regime == "integer_exact"
             for got in results:
                 self._note(compare(got, want, bound, poison=word, exact=exact), test)
+            self._found.told |= rounds.tells(self._operator, want, bound, exact=exact)
             if rounds.proves(self._operator, sample, want, bound, exact=exact):
                 self._found.proven += 1
                 break
+            if not any(array.size for array in want.values()):
+                break  # an empty answer proves nothing, however often it is drawn
         self._found.rounds += 1
 
     def _run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-JUDGE_VERSION = "1"
+JUDGE_VERSION = "2"
 """Part of every record's key: a timing made by another judge is not comparable."""
 
 ACCEPTED = "accepted"
