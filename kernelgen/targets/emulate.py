@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -23,10 +24,10 @@ from kernelgen.judge import build, sandbox
 from kernelgen.judge.session import CPU_LIMIT_S, Region, Session
 from kernelgen.judge.verdict import JudgeError
 from kernelgen.ops.operator import Operator
-from kernelgen.targets.cpu import compiler, compiler_version
+from kernelgen.targets.cpu import compiler
 from kernelgen.targets.figures import EmulatedCount
 from kernelgen.targets.hardware import Target
-from kernelgen.targets.toolchain import Tool, missing, sysroot, toolchain
+from kernelgen.targets.toolchain import Tool, missing, sysroot
 
 HARNESS = Path(__file__).with_name("emulated.c")
 WATCH = Path(__file__).with_name("watch.c")
@@ -34,6 +35,7 @@ WATCH = Path(__file__).with_name("watch.c")
 ADDRESS_SPACE_BYTES = 6 << 30
 """For the emulator and all it emulates; its own translation buffer takes one of these."""
 
+_NO_FILTER = '#error "no system call filter for this architecture"'
 _LOADER = {"aarch64": "ld-linux-aarch64.so.1", "riscv64": "ld-linux-riscv64-lp64d.so.1"}
 _LIBRARIES = ("libc.so.6", "libm.so.6")
 _INSIDE = "/run/sys"
@@ -62,10 +64,18 @@ def qemu(architecture: str) -> tuple[Path, str]:
 
 @cache
 def _harness(target: Target) -> Path:
-    command = (toolchain(target).command[0], "-O2", "-Wall")
-    if target.compiler == "clang":
-        command = (f"{target.architecture}-linux-gnu-gcc", "-O2", "-Wall")
-    return _built(HARNESS, command, ("-ldl", "-Wl,--no-as-needed", "-lm"), build.SOURCE)
+    # The filter names its architecture, and the text knows none but x86 and ARM. Here the filter is
+    # asked for but never installed, so its number does not matter.
+    text = build.SOURCE.read_text(encoding="utf-8").replace(_NO_FILTER, "#define ARCHITECTURE 0")
+    with tempfile.TemporaryDirectory(prefix="kernelgen-") as folder:
+        copy = Path(folder) / "harness.c"
+        copy.write_text(text, encoding="utf-8")
+        return _built(
+            HARNESS,
+            (f"{target.architecture}-linux-gnu-gcc", "-O2", "-Wall"),
+            (f'-DHARNESS="{copy}"', "-ldl", "-Wl,--no-as-needed", "-lm"),
+            key=text,
+        )
 
 
 @cache
@@ -73,15 +83,14 @@ def _watch(architecture: str) -> Path:
     # The interface's number rose to 2 with qemu 9; the calls used here did not change.
     major = int(qemu(architecture)[1].partition(".")[0])
     command = (compiler(), "-O2", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden")
-    return _built(WATCH, (*command, f"-DPLUGIN_API={1 if major < 9 else 2}"), ())
+    return _built(WATCH, (*command, f"-DPLUGIN_API={1 if major < 9 else 2}"), (), key="")
 
 
-def _built(source: Path, command: tuple[str, ...], end: tuple[str, ...], *more: Path) -> Path:
-    texts = [path.read_bytes() for path in (source, *more)]
-    words = " ".join((*command, *end, compiler_version()))
-    key = hashlib.sha256(b"\0".join([*texts, words.encode()])).hexdigest()
+def _built(source: Path, command: tuple[str, ...], end: tuple[str, ...], *, key: str) -> Path:
+    parts = (source.read_text(encoding="utf-8"), key, " ".join(command), _first_line(command[0]))
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     # Beside the judge's own harness, in the same private cache.
-    path = build.harness().parent / f"{source.stem}-{key[:32]}"
+    path = build.harness().parent / f"{source.stem}-{digest[:32]}"
     if path.exists():
         return path
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
@@ -96,6 +105,12 @@ def _built(source: Path, command: tuple[str, ...], end: tuple[str, ...], *more: 
         raise JudgeError(f"the compiler refused {source.name}: {done.stderr[-2000:]}")
     partial.replace(path)
     return path
+
+
+@cache
+def _first_line(program: str) -> str:
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
 
 
 class EmulatedSession(Session):
@@ -123,7 +138,7 @@ class EmulatedSession(Session):
         self._limit_s = limit_s
         self.inputs = inputs
         self.outputs = outputs
-        self._cpu_after: int | None = None
+        self._frozen = False
         self._basis = f"qemu-{target.architecture} {qemu(target.architecture)[1]} {processor}"
         command_read, self._command = os.pipe()
         self._answers, answer_write = os.pipe()

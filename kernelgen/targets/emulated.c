@@ -3,6 +3,7 @@
  * It is the same text with the same guard pages, poison and pipes. One thing differs: qemu-user refuses to install a system
  * call filter on behalf of the program it emulates, because the filter would bind the emulator itself. The request is made
  * all the same and its refusal ignored: the emulator's plugin (watch.c) sees it and holds the same list from then on.
+ * Built with -DHARNESS="path of the text".
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,8 +33,4 @@ static int ask(int option, unsigned long a, const void *b) {
 #define FIRST_THREE(option, a, b, ...) ask(option, (unsigned long)(a), (const void *)(b))
 #define prctl(...) FIRST_THREE(__VA_ARGS__, 0)
 
-#if defined(__riscv) && !defined(__aarch64__)
-/* The filter's text needs an architecture; it is never installed here, so any will do. */
-#define __aarch64__ 1
-#endif
-#include "../judge/harness.c"
+#include HARNESS

@@ -20,9 +20,9 @@ class Target:
     """`architecture` as `uname -m` prints it; `isa` are the words of `kernelgen.machine` that a
     device must have. `vector` is floats per register. `flags` select exactly this level.
     `emulated` lists the processors to verify on under qemu-user: label and `-cpu` argument.
-    `cores` are processors whose scheduling model the static cost uses. `signature` matches this
-    level's vector instructions. `probe` is plain C whose binary must hold `special`, the
-    instruction that tells this level from the one below.
+    `cores` are processors whose scheduling model the static cost uses. `signature` matches the
+    vector instructions a kernel may use here. `probe` is plain C whose binary must hold `special`,
+    the instruction that tells this level from the one below.
     """
 
     name: str
@@ -111,7 +111,7 @@ _ALL = (
         flags=_V4,
         emulated=(),
         cores=("sapphirerapids", "znver4"),
-        signature=r"^v[a-z0-9]+\b.*%zmm",
+        signature=r"^v[a-z0-9]+\b.*%[yz]mm",
         special=r"^vfmadd[0-9]+ps\b.*%zmm",
         probe=_MULTIPLY_ADD,
         about="x86 server processors: 32 registers of 16 floats",
@@ -125,7 +125,7 @@ _ALL = (
         flags=(*_V4, *_VNNI),
         emulated=(),
         cores=("sapphirerapids", "znver4"),
-        signature=r"^v[a-z0-9]+\b.*%zmm",
+        signature=r"^v[a-z0-9]+\b.*%[yz]mm",
         special=r"^vpdpbusds?\b.*%zmm",
         probe=_BYTE_DOT.replace("${left}", "uint8_t"),
         about="AVX-512 with four-way byte products",
@@ -139,7 +139,7 @@ _ALL = (
         flags=(*_V4, *_VNNI),
         emulated=(),
         cores=("sapphirerapids",),
-        signature=r"^(tdp[a-z0-9]+\b|v[a-z0-9]+\b.*%zmm)",
+        signature=r"^(tdp[a-z0-9]+\b|v[a-z0-9]+\b.*%[yz]mm)",
         special=r"^tdpbf16ps\b",
         probe=_TILE_PROBE,
         about="AVX-512 and the matrix unit",
