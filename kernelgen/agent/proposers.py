@@ -1,10 +1,9 @@
 """Where the next candidate comes from: several proposers behind one interface, mixed by what has
 paid off.
 
-In: a search space, the history of one operator's search, a random generator. Out: a schedule not
-tried before.
-Never here: a compiler, a clock, a verdict. The same history and generator propose the same
-schedule.
+In: a search space, the history of one operator's search, a random generator. Out: an offer not
+tried before, and, when it failed, a repair of it.
+Never here: a compiler, a clock, a verdict. The same history and generator make the same offer.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from kernelgen.agent.proposals import Offer, Proposal, Written
+from kernelgen.agent.records import Trial
 from kernelgen.schedule import Schedule, SearchSpace
 
 ELITE = 6
@@ -24,12 +25,15 @@ ATTEMPTS = 40
 
 @dataclass
 class History:
-    """What is known: the incumbent, and every tried schedule with its speed against the default
-    (None: unusable).
+    """What is known: the best schedule, every tried schedule with its speed against the default
+    (None: unusable), every trial in order, written kernels by their text, and the best of all.
     """
 
     incumbent: Schedule
     speed: dict[Schedule, float | None] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
+    written: dict[str, Written] = field(default_factory=dict)
+    best: Proposal | None = None
 
     def elite(self) -> list[Schedule]:
         """The fastest correct schedules, best first; the incumbent always among them."""
@@ -40,16 +44,31 @@ class History:
 
 
 class Proposer(Protocol):
-    """`propose` returns None when it has nothing new to offer."""
+    """`propose` returns None when it has nothing new to offer; `repair` when it has no remedy for
+    its own offer that became `trial`. Neither may raise for anything that a file or a server said.
+    """
 
     name: str
 
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
-    ) -> Schedule | None: ...
+    ) -> Offer | None: ...
+
+    def repair(
+        self, space: SearchSpace, history: History, trial: Trial, rng: np.random.Generator
+    ) -> Offer | None: ...
 
 
-class Enumerate:
+class Plain:
+    """A proposer that learns from a failure only by its place in the history."""
+
+    def repair(
+        self, space: SearchSpace, history: History, trial: Trial, rng: np.random.Generator
+    ) -> Offer | None:
+        return None
+
+
+class Enumerate(Plain):
     """Every one-axis change of the incumbent, axis by axis: often the largest honest gain."""
 
     name = "enumerate"
@@ -79,7 +98,7 @@ def _changed(a: Schedule, b: Schedule) -> str:
     return next(axis for axis, value in a.choices if other[axis] != value)
 
 
-class Sample:
+class Sample(Plain):
     """A legal schedule from anywhere: finds what no path of small steps leads to."""
 
     name = "sample"
@@ -87,10 +106,10 @@ class Sample:
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
     ) -> Schedule | None:
-        return _fresh(lambda: space.sample(rng), history)
+        return fresh(lambda: space.sample(rng), history)
 
 
-class Mutate:
+class Mutate(Plain):
     """A small change of one of the best."""
 
     name = "mutate"
@@ -99,10 +118,10 @@ class Mutate:
         self, space: SearchSpace, history: History, rng: np.random.Generator
     ) -> Schedule | None:
         elite = history.elite()
-        return _fresh(lambda: space.mutate(_weighted(elite, rng), rng), history)
+        return fresh(lambda: space.mutate(weighted(elite, rng), rng), history)
 
 
-class Cross:
+class Cross(Plain):
     """A child of two of the best."""
 
     name = "cross"
@@ -113,12 +132,11 @@ class Cross:
         elite = history.elite()
         if len(elite) < 2:
             return None
-        return _fresh(
-            lambda: space.cross(_weighted(elite, rng), _weighted(elite, rng), rng), history
-        )
+        return fresh(lambda: space.cross(weighted(elite, rng), weighted(elite, rng), rng), history)
 
 
-def _fresh(draw: Callable[[], Schedule], history: History) -> Schedule | None:
+def fresh(draw: Callable[[], Schedule], history: History) -> Schedule | None:
+    """The first of at most `ATTEMPTS` draws that was not tried yet."""
     for _ in range(ATTEMPTS):
         schedule = draw()
         if schedule not in history.speed:
@@ -126,13 +144,19 @@ def _fresh(draw: Callable[[], Schedule], history: History) -> Schedule | None:
     return None
 
 
-def _weighted(elite: Sequence[Schedule], rng: np.random.Generator) -> Schedule:
+def weighted(elite: Sequence[Schedule], rng: np.random.Generator) -> Schedule:
     """Better ones more often: rank r has weight 1 / (r + 1)."""
     weights = 1.0 / np.arange(1, len(elite) + 1)
     return elite[int(rng.choice(len(elite), p=weights / weights.sum()))]
 
 
 PROPOSERS: tuple[Proposer, ...] = (Enumerate(), Mutate(), Cross(), Sample())
+"""Those that need nothing but the search itself."""
+
+
+def standard(*more: Proposer) -> tuple[Proposer, ...]:
+    """A fresh set for one search: `PROPOSERS`, then the costlier ones handed in."""
+    return (*PROPOSERS, *more)
 
 
 class Bandit:
@@ -148,12 +172,26 @@ class Bandit:
 
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
-    ) -> tuple[str, Schedule] | None:
-        """The next schedule and who proposed it; None when the whole space is tried."""
+    ) -> tuple[str, Offer] | None:
+        """The next offer and who made it; None when nobody has one."""
         for proposer in sorted(self._proposers, key=self._rank):
-            schedule = proposer.propose(space, history, rng)
-            if schedule is not None:
-                return proposer.name, schedule
+            offer = proposer.propose(space, history, rng)
+            if offer is not None:
+                return proposer.name, offer
+        return None
+
+    def repair(
+        self,
+        name: str,
+        space: SearchSpace,
+        history: History,
+        trial: Trial,
+        rng: np.random.Generator,
+    ) -> Offer | None:
+        """What the proposer of `trial` makes of its failure."""
+        for proposer in self._proposers:
+            if proposer.name == name:
+                return proposer.repair(space, history, trial, rng)
         return None
 
     def learn(self, name: str, log_gain: float, seconds: float) -> None:

@@ -1,23 +1,26 @@
-"""The search over one operator: propose, evaluate, keep what wins, adjust, stop.
+"""The search over one operator: propose, evaluate, repair, keep what wins, adjust, stop.
 
 In: a search space, an evaluator (live: compiler and judge; replay: a file of records), a generator,
-a budget.
-Out: `Found`. Time is what the evaluator says its trials took, so a replay takes the same decisions
+proposers, a budget.
+Out: `Found`. Time and money are what the trials say they took, so a replay takes the same decisions
 without hardware.
-Never here: compiling, judging, clocks, files.
+Never here: compiling, judging, files, a clock of its own (live searches hand in a stopwatch).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol
 
 import numpy as np
 
-from kernelgen.agent.proposers import Bandit, History
+from kernelgen.agent.proposals import FAULT, Offer, Proposal, Unusable
+from kernelgen.agent.proposers import Bandit, History, Proposer, standard
 from kernelgen.agent.records import Trial
+from kernelgen.agent.worth import Worth
 from kernelgen.schedule import Schedule, SearchSpace
 
 PATIENCE = 40
@@ -26,34 +29,67 @@ PATIENCE = 40
 FIRST_TRIES = 20
 """Random schedules tried when the default is refused, before the operator is given up."""
 
+FAULTS_IN_A_ROW = 3
+"""Failures of the machine (not of a candidate) in a row after which a search ends."""
+
 
 class Evaluator(Protocol):
-    """Turns a proposal into a trial; `incumbent` is None while there is no correct kernel yet."""
+    """Turns an offer into a trial; `incumbent` is None while there is no correct kernel yet.
+
+    `proposing_s` is what the offer took; a replay answers with the recorded time instead.
+    """
 
     def evaluate(
-        self, schedule: Schedule, incumbent: Schedule | None, *, number: int, proposer: str
+        self,
+        offer: Offer,
+        incumbent: Proposal | None,
+        *,
+        number: int,
+        proposer: str,
+        proposing_s: float = 0.0,
     ) -> Trial: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a search beside its seconds; None is no limit."""
+
+    trials: int | None = None
+    money: Decimal | None = None
+    worth: Worth | None = None
+    patience: int = PATIENCE
 
 
 @dataclass
 class Found:
-    """`schedule` is the best accepted one, None when nothing was correct; `speed` is against
-    `default`.
+    """`best` is the best accepted proposal, None when nothing was correct; `speed` is against
+    `default`. `ended` says in a word why the search stopped.
     """
 
     default: Schedule
+    best: Proposal | None = None
     schedule: Schedule | None = None
+    """The best accepted schedule, the same as `best` unless a written kernel won."""
     speed: float = 1.0
     trials: list[Trial] = field(default_factory=list)
     interrupted: bool = False
+    ended: str = ""
 
     @property
     def seconds(self) -> float:
-        return sum(trial.seconds for trial in self.trials)
+        return sum(trial.seconds + trial.proposing_s for trial in self.trials)
+
+    @property
+    def cost(self) -> Decimal:
+        return sum((Decimal(trial.cost) for trial in self.trials), Decimal(0))
 
     @property
     def accepted(self) -> int:
         return sum(trial.accepted for trial in self.trials)
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 def search(
@@ -62,68 +98,165 @@ def search(
     rng: np.random.Generator,
     *,
     budget_s: float,
-    starts: Mapping[str, Schedule] | None = None,
-    patience: int = PATIENCE,
+    starts: Mapping[str, Proposal] | None = None,
+    proposers: Sequence[Proposer] | None = None,
+    limits: Limits | None = None,
+    patience: int | None = None,
+    stopwatch: Callable[[], float] = _no_clock,
     on_trial: Callable[[Trial], None] | None = None,
 ) -> Found:
-    """Search until `budget_s` seconds of trials are spent, `patience` runs out or the space is
-    tried.
+    """Search until `budget_s` seconds of trials are spent, a limit is met or the space is tried.
 
-    `starts` are schedules worth trying first, by where they come from: the winner of earlier
+    `starts` are proposals worth trying first, by where they come from: the winner of earlier
     records, what won for a similar operator. They are judged like any other. Ctrl-C ends the search
-    and keeps the best so far (`interrupted` is then true).
+    and keeps the best so far (`interrupted` is then true). `proposers` are those of
+    `kernelgen.agent.proposers` when None; `stopwatch` (seconds) times them.
     """
     found = Found(space.default())
+    limits = limits or Limits()
+    if patience is not None:
+        limits = Limits(limits.trials, limits.money, limits.worth, patience)
+    bandit = Bandit(standard() if proposers is None else proposers)
+    run = _Search(space, evaluator, rng, found, budget_s, limits, bandit, stopwatch, on_trial)
     try:
-        _search(space, evaluator, rng, found, budget_s, starts or {}, patience, on_trial)
+        found.ended = run.run(starts or {})
     except KeyboardInterrupt:
         found.interrupted = True
+        found.ended = "interrupted"
     return found
 
 
-def _search(
-    space: SearchSpace,
-    evaluator: Evaluator,
-    rng: np.random.Generator,
-    found: Found,
-    budget_s: float,
-    starts: Mapping[str, Schedule],
-    patience: int,
-    on_trial: Callable[[Trial], None] | None,
-) -> None:
-    history = History(found.default)
-    bandit = Bandit()
+class _Search:
+    def __init__(
+        self,
+        space: SearchSpace,
+        evaluator: Evaluator,
+        rng: np.random.Generator,
+        found: Found,
+        budget_s: float,
+        limits: Limits,
+        bandit: Bandit,
+        stopwatch: Callable[[], float],
+        on_trial: Callable[[Trial], None] | None,
+    ) -> None:
+        self._space = space
+        self._evaluator = evaluator
+        self._rng = rng
+        self._found = found
+        self._budget_s = budget_s
+        self._limits = limits
+        self._bandit = bandit
+        self._stopwatch = stopwatch
+        self._on_trial = on_trial
+        self._history = History(found.default)
+        self._faults = 0
+        self._idle = 0
 
-    def attempt(schedule: Schedule, proposer: str) -> Trial:
-        trial = evaluator.evaluate(
-            schedule, found.schedule, number=len(found.trials), proposer=proposer
+    def run(self, starts: Mapping[str, Proposal]) -> str:
+        """The whole search; returns why it ended."""
+        self._first(starts)
+        while self._found.best is not None:
+            if self._spent():
+                return self._spent()
+            if self._idle >= self._limits.patience:
+                return "patience"
+            began = self._stopwatch()
+            try:
+                proposal = self._bandit.propose(self._space, self._history, self._rng)
+            except OSError as error:
+                proposal = ("fault", self._fault(error))
+            if proposal is None:
+                return "space tried"
+            name, offer = proposal
+            self._settle(name, offer, self._stopwatch() - began)
+        return self._spent() or "nothing correct"
+
+    def _first(self, starts: Mapping[str, Proposal]) -> None:
+        trial = self._attempt(self._found.default, "default")
+        while trial.reason == FAULT and not self._spent():
+            trial = self._attempt(self._found.default, "default")
+        for origin, start in starts.items():
+            if not self._spent() and self._new(start):
+                self._attempt(start, origin)
+        for _ in range(FIRST_TRIES):
+            if self._found.best is not None or self._spent():
+                break
+            schedule = self._space.sample(self._rng)
+            if schedule not in self._history.speed:
+                self._attempt(schedule, "sample")
+
+    def _new(self, start: Proposal) -> bool:
+        if isinstance(start, Schedule):
+            return start not in self._history.speed and self._space.legal(start) is None
+        return start.text() not in self._history.written
+
+    def _settle(self, name: str, offer: Offer, proposing_s: float) -> None:
+        """One offer and the repairs its proposer makes of it."""
+        trial = self._attempt(offer, name, proposing_s)
+        while not trial.accepted and trial.reason != FAULT and not self._spent():
+            began = self._stopwatch()
+            try:
+                again = self._bandit.repair(name, self._space, self._history, trial, self._rng)
+            except OSError as error:
+                again = self._fault(error)
+            if again is None:
+                break
+            trial = self._attempt(again, name, self._stopwatch() - began)
+        self._idle = 0 if trial.accepted else self._idle + 1
+
+    def _fault(self, error: OSError) -> Unusable:
+        # A proposer writes down what a server answered; a full disk is nobody's proposal.
+        return Unusable(self._found.default.operator, len(self._found.trials), FAULT, str(error))
+
+    def _attempt(self, offer: Offer, proposer: str, proposing_s: float = 0.0) -> Trial:
+        found = self._found
+        trial = self._evaluator.evaluate(
+            offer,
+            found.best,
+            number=len(found.trials),
+            proposer=proposer,
+            proposing_s=proposing_s,
         )
         found.trials.append(trial)
-        _learn(trial, schedule, found, history)
-        bandit.learn(
-            proposer, math.log(trial.ratio or 1.0) if trial.accepted else 0.0, trial.seconds
-        )
-        if on_trial is not None:
-            on_trial(trial)
+        self._faults = self._faults + 1 if trial.reason == FAULT else 0
+        self._learn(trial, offer)
+        gain = math.log(trial.ratio or 1.0) if trial.accepted else 0.0
+        self._bandit.learn(proposer, gain, trial.seconds + trial.proposing_s)
+        if self._on_trial is not None:
+            self._on_trial(trial)
         return trial
 
-    attempt(found.default, "default")
-    for origin, start in starts.items():
-        if found.seconds < budget_s and start not in history.speed and space.legal(start) is None:
-            attempt(start, origin)
-    for _ in range(FIRST_TRIES):
-        if found.schedule is not None or found.seconds >= budget_s:
-            break
-        schedule = space.sample(rng)
-        if schedule not in history.speed:
-            attempt(schedule, "sample")
-    idle = 0
-    while found.schedule is not None and found.seconds < budget_s and idle < patience:
-        proposal = bandit.propose(space, history, rng)
-        if proposal is None:
-            return
-        name, schedule = proposal
-        idle = 0 if attempt(schedule, name).accepted else idle + 1
+    def _learn(self, trial: Trial, offer: Offer) -> None:
+        found, history = self._found, self._history
+        history.trials.append(trial)
+        if isinstance(offer, Unusable) or trial.reason == FAULT:
+            return  # nothing was learnt about the space; a fault may be tried again
+        comparable = trial.reason in ("accepted", "slower") and trial.ratio is not None
+        speed = found.speed * (trial.ratio or 1.0) if comparable else None
+        if trial.accepted:
+            speed = found.speed = found.speed * (trial.ratio or 1.0) if found.best else 1.0
+            found.best = history.best = offer
+        if isinstance(offer, Schedule):
+            history.speed[offer] = speed
+            if trial.accepted:
+                found.schedule = history.incumbent = offer
+        else:
+            history.written[offer.text()] = offer
+
+    def _spent(self) -> str:
+        """Why nothing more may be tried; empty while it may."""
+        found, limits = self._found, self._limits
+        if found.seconds >= self._budget_s and found.trials:
+            return "budget"
+        if limits.trials is not None and len(found.trials) >= limits.trials:
+            return "trials"
+        if limits.money is not None and found.cost >= limits.money:
+            return "money"
+        if self._faults >= FAULTS_IN_A_ROW:
+            return "faults"
+        if limits.worth is not None and limits.worth.used_up(found.trials):
+            return "not worth it"
+        return ""
 
 
 def transferred(space: SearchSpace, winner: Schedule) -> Schedule | None:
@@ -136,14 +269,3 @@ def transferred(space: SearchSpace, winner: Schedule) -> Schedule | None:
     shared = {axis: value for axis, value in winner.choices if axis in choices}
     schedule = Schedule.of(space.operator, {**choices, **shared})
     return schedule if space.legal(schedule) is None else None
-
-
-def _learn(trial: Trial, schedule: Schedule, found: Found, history: History) -> None:
-    comparable = trial.reason in ("accepted", "slower") and trial.ratio is not None
-    history.speed[schedule] = found.speed * (trial.ratio or 1.0) if comparable else None
-    if not trial.accepted:
-        return
-    if found.schedule is not None:
-        found.speed *= trial.ratio or 1.0
-    history.speed[schedule] = found.speed
-    found.schedule = history.incumbent = schedule

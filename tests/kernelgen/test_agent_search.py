@@ -53,7 +53,13 @@ class Landscape:
         self.trials: list[Trial] = []
 
     def evaluate(
-        self, schedule: Schedule, incumbent: Schedule | None, *, number: int, proposer: str
+        self,
+        schedule: Schedule,
+        incumbent: Schedule | None,
+        *,
+        number: int,
+        proposer: str,
+        proposing_s: float = 0.0,
     ) -> Trial:
         ratio = None if incumbent is None else _speed(schedule) / _speed(incumbent)
         wrong = (schedule.number("a") * 12 + schedule.number("b")) % 11 == 1
@@ -122,7 +128,13 @@ def test_a_replay_does_not_invent_what_was_not_recorded() -> None:
 def test_a_wrong_default_is_replaced_by_the_first_correct_schedule() -> None:
     class WrongAtFirst(Landscape):
         def evaluate(
-            self, schedule: Schedule, incumbent: Schedule | None, *, number: int, proposer: str
+            self,
+            schedule: Schedule,
+            incumbent: Schedule | None,
+            *,
+            number: int,
+            proposer: str,
+            proposing_s: float = 0.0,
         ) -> Trial:
             trial = super().evaluate(schedule, incumbent, number=number, proposer=proposer)
             return trial if number > 2 else replace(trial, reason="wrong_output", ratio=None)
@@ -136,7 +148,13 @@ def test_a_wrong_default_is_replaced_by_the_first_correct_schedule() -> None:
 def test_ctrl_c_keeps_the_best_so_far() -> None:
     class Interrupted(Landscape):
         def evaluate(
-            self, schedule: Schedule, incumbent: Schedule | None, *, number: int, proposer: str
+            self,
+            schedule: Schedule,
+            incumbent: Schedule | None,
+            *,
+            number: int,
+            proposer: str,
+            proposing_s: float = 0.0,
         ) -> Trial:
             if number == 25:
                 raise KeyboardInterrupt
