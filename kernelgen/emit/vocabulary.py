@@ -137,15 +137,16 @@ WORD f32x${v} tanh_f32x${v}(f32x${v} x) {
   f32x${v} a = abs_f32x${v}(x);
 ${tanh_steps}  f32x${v} far = 1.0f - 2.0f / (exp_f32x${v}(a + a) + 1.0f);
   far = pick_f32x${v}(x < 0.0f, -far, far);
-  return pick_f32x${v}(a < 0.6f, x + x * z * p, far);
+  return pick_f32x${v}(a < 0.6f, x * (1.0f + z * p), far);
 }
-/* x times the normal distribution function of x: an odd function plus one half, flat beyond
-   |x| = ${edge}. */
+/* x times the normal distribution function of x: an odd function plus one half; beyond
+   |x| = ${edge} it is x or nothing. */
 WORD f32x${v} gelu_f32x${v}(f32x${v} x) {
   f32x${v} c = max_f32x${v}(min_f32x${v}(x, splat_f32x${v}(${edge}f)), splat_f32x${v}(-${edge}f));
   f32x${v} s = c * c * ${squeeze} - 1.0f;
   f32x${v} p = splat_f32x${v}(${gelu_first});
-${gelu_steps}  return x * (p * c + 0.5f);
+${gelu_steps}  f32x${v} y = pick_f32x${v}(x > ${edge}f, x, x * (p * c + 0.5f));
+  return pick_f32x${v}(x < -${edge}f, (f32x${v}){}, y);
 }
 """
 

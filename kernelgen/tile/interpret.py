@@ -53,12 +53,17 @@ NUMPY: Mapping[str, type[np.generic]] = {
 
 NOBODY, SEVERAL = -1, -2
 
+EXACT = 2.0**22
+"""Sums and products below it are exact in float32 in any order, fused or not."""
+
+INDEX_EDGE = 2**40
+
 _CASTS = ("i32", "i64", "i8", "u8")
-_GROWING = ("add", "sub", "mul", "neg", "shl", *_CASTS)
+_GROWING = ("add", "sub", "mul", "neg", "shl", "sum", *_CASTS)
 
 
 class Fault(Exception):
-    """`kind` is one of bounds, unset, race, division, overflow, unwritten, steps."""
+    """`kind` is one of bounds, unset, race, division, overflow, inexact, unwritten, steps."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -89,6 +94,7 @@ class Machine:
     kernel: Kernel
     memory: dict[str, _Memory]
     most_steps: int
+    exact: bool = False
     names: list[dict[str, Any]] = field(default_factory=list)
     turn: int = NOBODY
     depth: int = 0
@@ -120,6 +126,8 @@ class Machine:
         if word.kind == "reduce":
             (x,) = args
             result = word.meaning(x)
+            self._overflow(name, [x], result)
+            self._inexact(name, result)
             return result[..., None] if x.ndim == 2 else result[()]
         strong = [arg for arg in args if isinstance(arg, np.ndarray | np.generic)]
         if not strong:  # written numbers alone, and i64 scalars, which are Python's here
@@ -138,6 +146,7 @@ class Machine:
         with np.errstate(all="ignore"):
             result = word.meaning(*args)
         self._overflow(name, args, result)
+        self._inexact(name, result)
         if word.kind == "cast" and name == "i64" and np.ndim(result) == 0:
             return int(result)
         return result
@@ -151,10 +160,18 @@ class Machine:
             exact = np.asarray(args[0], np.float64)
             wrong = ~(np.abs(exact - np.asarray(result, np.float64)) < 1.0)
         else:
-            wide = [np.asarray(arg).astype(object) for arg in args]
-            wrong = WORDS[name].meaning(*wide) != np.asarray(result).astype(object)
+            # Lanes have 32 bits at most, so that one step more fits 64.
+            wide = [np.asarray(arg).astype(np.int64) for arg in args]
+            wrong = WORDS[name].meaning(*wide) != np.asarray(result)
         if np.any(wrong):
             raise Fault("overflow", f"{name} leaves the range of {np.asarray(result).dtype}")
+
+    def _inexact(self, name: str, result: Any) -> None:
+        if not self.exact or np.asarray(result).dtype.kind != "f":
+            return
+        with np.errstate(invalid="ignore"):
+            if np.any(~(np.abs(result) < EXACT) | (result != np.rint(result))):
+                raise Fault("inexact", f"{name} leaves the integers that float32 holds exactly")
 
     def _scalars(self, name: str, args: list[Any]) -> Any:
         if name in ("floordiv", "mod") and (args[0] < 0 or args[1] <= 0):
@@ -162,10 +179,14 @@ class Machine:
         word = WORDS[name]
         with np.errstate(all="ignore"):
             if word.kind == "cast" and name != "i64":
-                return word.meaning(args[0])[()]
+                one = word.meaning(args[0])[()]
+                self._overflow(name, args, one)
+                return one
             result = word.meaning(*(np.asarray(arg) for arg in args))
         if word.kind == "compare":
             return bool(result)
+        if result.dtype.kind == "i" and abs(int(result)) > INDEX_EDGE:
+            raise Fault("overflow", f"{name} leaves the range of an index")
         return result.item() if isinstance(result, np.ndarray | np.generic) else result
 
     # ---- memory --------------------------------------------------------------------------------
@@ -310,15 +331,17 @@ def interpret(
     dims: Mapping[str, int],
     *,
     most_steps: int = 2_000_000,
+    exact: bool = False,
 ) -> Result:
     """Pack the weights in `arrays` and run `kernel` once on its inputs.
 
-    `arrays` maps every input and weight buffer to an array of its shape and dtype. Raises
-    `TileError` for a kernel or arrays that do not fit, `Fault` for one that goes wrong.
+    `arrays` maps every input and weight buffer to an array of its shape and dtype. With `exact`, a
+    float value that is no small integer is a fault too: what passes is the same in any order and on
+    any machine, bit for bit. Raises `TileError` for a kernel or arrays that do not fit, `Fault` for one that goes wrong.
     """
     check(kernel)
     sizes = {dim: int(dims[dim]) for dim in kernel.dims}
-    machine = Machine(kernel, {}, most_steps)
+    machine = Machine(kernel, {}, most_steps, exact)
     with machine._inside(**sizes):
         for buffer in kernel.buffers:
             machine.memory[buffer.name] = _memory(machine, buffer, arrays)
