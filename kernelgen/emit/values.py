@@ -34,7 +34,8 @@ _CALLS = {
     "maximum": "max",
     "minimum": "min",
     "select": "pick",
-    **dict.fromkeys(("abs", "sqrt", "round", "exp", "log", "tanh", "sigmoid", "gelu"), ""),
+    **dict.fromkeys(("abs", "sqrt", "round", "exp", "exp_below", "log"), ""),
+    **dict.fromkeys(("tanh", "sigmoid", "gelu", "bits"), ""),
 }
 
 
@@ -226,6 +227,8 @@ class Values:
     def _shuffle(self, word: str, args: tuple[Expr, ...], kind: Type, c: str, lanes: int) -> str:
         """Vector c of the result comes from vectors 2c and 2c + 1, or from the halves of one."""
         t = kind.dtype
+        if word == "swap":
+            return f"swap_{t}x{lanes}({self._value(args[0], '0', c, lanes)})"
         inner = self._scope.infer(args[0])
         own = self._chunk(inner)
         if word in ("even", "odd"):

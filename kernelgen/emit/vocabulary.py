@@ -39,6 +39,8 @@ WORD int64_t min_i64(int64_t x, int64_t y) { return x < y ? x : y; }
 WORD float abs_f32(float x) { return __builtin_fabsf(x); }
 WORD float sqrt_f32(float x) { return __builtin_sqrtf(x); }
 WORD float round_f32(float x) { return (x + 12582912.0f) - 12582912.0f; }
+WORD int32_t bits_f32(float x) { return ((i32x4)splat_f32x4(x))[0]; }
+WORD float exp_below_f32(float x) { return exp_below_f32x4(splat_f32x4(x))[0]; }
 WORD float exp_f32(float x) { return exp_f32x4(splat_f32x4(x))[0]; }
 WORD float log_f32(float x) { return log_f32x4(splat_f32x4(x))[0]; }
 WORD float tanh_f32(float x) { return tanh_f32x4(splat_f32x4(x))[0]; }
@@ -80,21 +82,23 @@ WORD i32x${v} lanes_x${v}(void) { return (i32x${v}){${lanes}}; }
 
 /* The first n lanes, the rest zero; nothing is touched beyond them. */
 ${partial}
+/* Written lane by lane: compilers then find the one instruction that each of these is. */
 WORD f32x${v} pick_f32x${v}(i32x${v} test, f32x${v} yes, f32x${v} no) {
-  return (f32x${v})(((i32x${v})yes & test) | ((i32x${v})no & ~test));
+  for (int i = 0; i < ${v}; i++) yes[i] = test[i] ? yes[i] : no[i];
+  return yes;
 }
 WORD i32x${v} pick_i32x${v}(i32x${v} test, i32x${v} yes, i32x${v} no) {
-  return (yes & test) | (no & ~test);
+  for (int i = 0; i < ${v}; i++) yes[i] = test[i] ? yes[i] : no[i];
+  return yes;
 }
-WORD f32x${v} max_f32x${v}(f32x${v} x, f32x${v} y) { return pick_f32x${v}(x > y, x, y); }
-WORD f32x${v} min_f32x${v}(f32x${v} x, f32x${v} y) { return pick_f32x${v}(x < y, x, y); }
-WORD i32x${v} max_i32x${v}(i32x${v} x, i32x${v} y) { return pick_i32x${v}(x > y, x, y); }
-WORD i32x${v} min_i32x${v}(i32x${v} x, i32x${v} y) { return pick_i32x${v}(x < y, x, y); }
-WORD f32x${v} abs_f32x${v}(f32x${v} x) { return (f32x${v})((i32x${v})x & 0x7fffffff); }
+${orders}WORD f32x${v} abs_f32x${v}(f32x${v} x) { return (f32x${v})((i32x${v})x & 0x7fffffff); }
 WORD f32x${v} sqrt_f32x${v}(f32x${v} x) {
   for (int i = 0; i < ${v}; i++) x[i] = __builtin_sqrtf(x[i]);
   return x;
 }
+WORD f32x${v} swap_f32x${v}(f32x${v} x) { return __builtin_shufflevector(x, x, ${swap}); }
+WORD i32x${v} swap_i32x${v}(i32x${v} x) { return __builtin_shufflevector(x, x, ${swap}); }
+WORD i32x${v} bits_f32x${v}(f32x${v} x) { return (i32x${v})x; }
 WORD f32x${v} round_f32x${v}(f32x${v} x) { return (x + 12582912.0f) - 12582912.0f; }
 
 /* Over the lanes, by halves: the order is fixed, so results repeat bit for bit. */
@@ -114,6 +118,18 @@ ${exp_steps}  /* 2^n in two factors: 2^128 alone would not fit. */
   f32x${v} e = p * (f32x${v})((half + 127) << 23) * (f32x${v})((whole - half + 127) << 23);
   e = pick_f32x${v}(x > high, splat_f32x${v}(__builtin_inff()), e);
   return pick_f32x${v}(x < low, (f32x${v}){}, e);
+}
+/* exp(x) for x at most 88: 2^n comes from the low bits of n + 127 in one shift. Zero below -87. */
+WORD f32x${v} exp_below_f32x${v}(f32x${v} x) {
+  const f32x${v} low = splat_f32x${v}(-87.0f);
+  f32x${v} c = max_f32x${v}(low, x);
+  f32x${v} shifted = c * ${log2e} + 12583039.0f;
+  f32x${v} n = shifted - 12583039.0f;
+  f32x${v} r = c - n * ${ln2_high};
+  r = r - n * ${ln2_low};
+  f32x${v} p = splat_f32x${v}(${below_first});
+${below_steps}  p = p * (f32x${v})((i32x${v})shifted << 23);
+  return pick_f32x${v}(x < low, (f32x${v}){}, p);
 }
 /* log(x) for x > 0: x = 2^n m with m near 1, then the series of atanh in (m - 1) / (m + 1). */
 WORD f32x${v} log_f32x${v}(f32x${v} x) {
@@ -147,6 +163,13 @@ WORD f32x${v} gelu_f32x${v}(f32x${v} x) {
   f32x${v} p = splat_f32x${v}(${gelu_first});
 ${gelu_steps}  f32x${v} y = pick_f32x${v}(x > ${edge}f, x, x * (p * c + 0.5f));
   return pick_f32x${v}(x < -${edge}f, (f32x${v}){}, y);
+}
+"""
+
+_ORDER = """\
+WORD ${t}x${v} ${word}_${t}x${v}(${t}x${v} x, ${t}x${v} y) {
+  for (int i = 0; i < ${v}; i++) x[i] = x[i] ${sign} y[i] ? x[i] : y[i];
+  return x;
 }
 """
 
@@ -289,6 +312,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _types(v: int) -> str:
     exp_first, exp_steps = _horner(EXP["poly6"], "r")
+    below_first, below_steps = _horner(EXP["poly5"], "r")
     gelu_first, gelu_steps = _horner(GELU["poly13"], "s")
     tanh_first, tanh_steps = _horner(TANH, "z")
     return fill(
@@ -296,6 +320,12 @@ def _types(v: int) -> str:
         v=v,
         lanes=_listed(range(v)),
         partial="".join(_partial(t, v) for t in ("f32", "i32", "i8", "u8")),
+        orders="".join(
+            fill(_ORDER, t=t, v=v, word=word, sign=sign)
+            for word, sign in (("max", ">"), ("min", "<"))
+            for t in ("f32", "i32")
+        ),
+        swap=_listed(lane ^ 1 for lane in range(v)),
         reduces="".join(
             _reduce(t, word, v) for t in ("f32", "i32") for word in ("sum", "max", "min")
         ),
@@ -308,6 +338,8 @@ def _types(v: int) -> str:
         ninth=c_float(1 / 9),
         exp_first=exp_first,
         exp_steps=exp_steps,
+        below_first=below_first,
+        below_steps=below_steps,
         tanh_first=tanh_first,
         tanh_steps=tanh_steps,
         edge=GELU_EDGE,

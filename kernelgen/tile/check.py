@@ -195,6 +195,9 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
     if word.kind == "cast":
         _wanted(where, word, kinds)
         return Type(word.name, kinds[0].shape)  # type: ignore[arg-type]
+    if word.kind == "bits":
+        _wanted(where, word, kinds)
+        return Type("i32", kinds[0].shape)
     if word.kind == "reduce":
         _wanted(where, word, kinds)
         rows, lanes = kinds[0].shape[:-1], kinds[0].shape
@@ -210,6 +213,8 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
             return Type(kinds[0].dtype, (2 * lanes_in,))
         if lanes_in % 2:
             raise TileError(f"{where}: wanted an even number of lanes")
+        if word.name == "swap":
+            return kinds[0]
         return Type(kinds[0].dtype, (lanes_in // 2,))
     if word.name == "select":
         if kinds[0].dtype != "bool":
