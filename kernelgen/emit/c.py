@@ -223,6 +223,9 @@ class Writer(Values):
         if isinstance(value, Op) and WORDS[value.word].kind == "reduce":
             self._reduce(name, value)
             return
+        if isinstance(value, Op) and WORDS[value.word].kind == "turn":
+            self._turn(name, value)
+            return
         with self._each(kind) as (r, c):
             self._line(
                 f"{self._at(name, kind, r, c)} = {self._vector(value, r, c, self._chunk(kind))};"
@@ -247,6 +250,28 @@ class Writer(Values):
                 )
                 self._line(f"all_{name} = {joined};")
             self._line(f"{target} = {word}_of_{v}(all_{name});")
+
+    def _turn(self, name: str, value: Op) -> None:
+        (inner,) = value.args
+        kind = self._scope.infer(inner)
+        lanes, word = self._chunk(kind), value.word
+        square = kind.rows == lanes if word == "row_sums" else kind.shape == (lanes, lanes)
+        if not square or lanes == 1:
+            raise ScheduleError(
+                f"{self.kernel.name}: {word} of {kind.rows} rows of {kind.lanes}: wanted as many "
+                f"rows as one vector has lanes, here {lanes}"
+            )
+        self.turns.add((word, kind.dtype, lanes))
+        v = f"{kind.dtype}x{lanes}"
+        with self._braces(""):
+            self._line(f"{v} all_{name}[{lanes}];")
+            with self._rows(kind) as r:
+                parts = (self._vector(inner, r, str(c), lanes) for c in range(kind.lanes // lanes))
+                self._line(f"all_{name}[{r}] = {' + '.join(parts)};")
+            if word == "row_sums":
+                self._line(f"{name} = row_sums_{v}(all_{name});")
+            else:
+                self._line(f"transpose_{v}(all_{name}, {name});")
 
     def _store(self, target: Load, value: Expr) -> None:
         kind = place(target, self._scope)

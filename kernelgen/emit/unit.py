@@ -13,6 +13,7 @@ from kernelgen.emit.c import Writer, describe
 from kernelgen.emit.gemm import gemm
 from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
 from kernelgen.emit.rows import embed, pool
+from kernelgen.emit.turns import turns
 from kernelgen.emit.vectors import prelude
 from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.machine import Machine, isa_flags
@@ -139,7 +140,7 @@ def _tile_source(kernel: Kernel, schedule: Schedule, prefix: str) -> str:
         "outputs": "out",
         "buffers": describe(kernel),
     }
-    words_used = vocabulary(writer.lanes, dot4=writer.quads)
+    words_used = vocabulary(writer.lanes, dot4=writer.quads) + turns(writer.turns)
     return "".join(
         (fill(_BANNER, values), words_used, fill(_BUFFERS, values), text, fill(_UNIT, values))
     )

@@ -6,6 +6,7 @@ In: an expression, a row, the number of a vector, its lanes. Out: C text. Never 
 from __future__ import annotations
 
 from kernelgen.emit.part import c_float
+from kernelgen.emit.turns import Turn
 from kernelgen.schedule.schedule import ScheduleError
 from kernelgen.tile.check import Scope, Type, place
 from kernelgen.tile.ir import Const, Expr, Fill, Kernel, Load, Name, Op, Span
@@ -40,13 +41,14 @@ _CALLS = {
 
 
 class Values:
-    """Writes values. `lanes` and `quads` collect what the vocabulary needs."""
+    """Writes values. `lanes`, `quads` and `turns` collect what the vocabulary needs."""
 
     def __init__(self, kernel: Kernel, vector: int) -> None:
         self.kernel = kernel
         self.vector = vector
         self.lanes: set[int] = {vector}
         self.quads: set[int] = set()
+        self.turns: set[Turn] = set()
         self._scope = Scope(kernel)
 
     def _chunk(self, kind: Type) -> int:

@@ -204,6 +204,14 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
         if not lanes:
             raise TileError(f"{where}: wanted lanes")
         return Type(kinds[0].dtype, (*rows, 1) if rows else ())
+    if word.kind == "turn":
+        _wanted(where, word, kinds)
+        if len(kinds[0].shape) != 2:
+            raise TileError(f"{where}: wanted rows of lanes")
+        rows_in, lanes_of = kinds[0].shape
+        turned = (rows_in,) if word.name == "row_sums" else (lanes_of, rows_in)
+        _check_shape(where, kinds[0].dtype, turned)
+        return Type(kinds[0].dtype, turned)
     if word.kind == "shuffle":
         _wanted(where, word, kinds)
         if any(kind.shape != kinds[0].shape or len(kind.shape) != 1 for kind in kinds):
@@ -299,7 +307,7 @@ def _block(
             case Assign(target, value):
                 _reads(scope, value, reads)
                 kind = scope.infer(value)
-                if isinstance(value, Op) and WORDS[value.word].kind == "reduce":
+                if isinstance(value, Op) and WORDS[value.word].kind in ("reduce", "turn"):
                     pass
                 elif _has_reduce(value):
                     raise TileError(f"{name}: {target}: a sum, max or min needs a name of its own")
@@ -379,7 +387,7 @@ def loads(expr: Expr) -> Iterable[Load]:
 def _has_reduce(expr: Expr) -> bool:
     match expr:
         case Op(word, args):
-            return WORDS[word].kind == "reduce" or any(map(_has_reduce, args))
+            return WORDS[word].kind in ("reduce", "turn") or any(map(_has_reduce, args))
         case Fill(value, _, _):
             return _has_reduce(value)
     return False

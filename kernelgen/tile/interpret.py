@@ -123,6 +123,8 @@ class Machine:
         word = WORDS[name]
         if word.kind == "lane":
             return word.meaning(args[0])
+        if word.kind == "turn":
+            return word.meaning(args[0])
         if word.kind == "reduce":
             (x,) = args
             result = word.meaning(x)
@@ -337,7 +339,8 @@ def interpret(
 
     `arrays` maps every input and weight buffer to an array of its shape and dtype. With `exact`, a
     float value that is no small integer is a fault too: what passes is the same in any order and on
-    any machine, bit for bit. Raises `TileError` for a kernel or arrays that do not fit, `Fault` for one that goes wrong.
+    any machine, bit for bit. Raises `TileError` for a kernel or arrays that do not fit, `Fault` for
+    one that goes wrong.
     """
     check(kernel)
     sizes = {dim: int(dims[dim]) for dim in kernel.dims}

@@ -11,6 +11,7 @@ A word works lane by lane unless its kind says otherwise:
     shuffle   moves lanes: even, odd: (2n,) -> (n,); zip: (n,), (n,) -> (2n,); swap: the two
               of every pair change places
     bits      f32 -> i32, the same 32 bits
+    turn      row_sums: (rows, n) -> (rows,), side by side; transpose: (rows, n) -> (n, rows)
     dot4      i32 (rows, n), u8 (rows, 4), i8 (4n,): adds sums of four products, exact in int32
     lane      `lane(n)`: i32 (n,) holding 0 .. n - 1
 """
@@ -26,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Kind = Literal["lanes", "compare", "cast", "reduce", "shuffle", "bits", "dot4", "lane"]
+Kind = Literal["lanes", "compare", "cast", "reduce", "shuffle", "turn", "bits", "dot4", "lane"]
 
 FLOATS = ("f32",)
 INTEGERS = ("i32", "i64", "i8", "u8")
@@ -135,6 +136,8 @@ _ALL = (
     Word("sum", "reduce", 1, ("f32", "i32"), lambda x: np.sum(x, -1, dtype=x.dtype)),
     Word("max", "reduce", 1, ("f32", "i32"), lambda x: np.max(x, -1)),
     Word("min", "reduce", 1, ("f32", "i32"), lambda x: np.min(x, -1)),
+    Word("row_sums", "turn", 1, ("f32", "i32"), lambda x: np.sum(x, -1, dtype=x.dtype)),
+    Word("transpose", "turn", 1, ("f32", "i32"), np.transpose),
     Word("even", "shuffle", 1, ("f32", "i32"), lambda x: x[..., 0::2]),
     Word("odd", "shuffle", 1, ("f32", "i32"), lambda x: x[..., 1::2]),
     Word("zip", "shuffle", 2, ("f32", "i32"), _zip),
