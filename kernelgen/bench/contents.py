@@ -1,7 +1,7 @@
 """The buffers that every side of one comparison works on.
 
-In: an operator, its sizes, how many copies. Out: inputs and weights at fixed 64-byte aligned
-addresses, one set per copy; `refresh` gives every address new contents.
+In: an operator, its sizes, how many copies. Out: inputs and weights at fixed addresses, one set per
+copy; `refresh` gives every address new contents.
 Never here: outputs (each side has its own), clocks.
 
 A copy stands for one layer of a model: it has its own inputs and, unless `shared_weights`, its own
@@ -12,6 +12,7 @@ would find them in its nearest cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +35,28 @@ def placed(array: Array) -> Array:
     out = aligned(array.shape, array.dtype)
     np.copyto(out, array)
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The same arrays of every copy end to end along their first axis: `whole`, and a view each.
+
+    A graph engine that pays for every bound input can take `whole` and split it for nothing.
+    """
+
+    whole: Array
+    parts: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array]) -> Stack:
+        """Copies of `arrays`, which have one shape of at least one dimension."""
+        first = arrays[0]
+        length = first.shape[0]
+        whole = aligned((length * len(arrays), *first.shape[1:]), first.dtype)
+        parts = tuple(whole[i * length : (i + 1) * length] for i in range(len(arrays)))
+        for part, array in zip(parts, arrays, strict=True):
+            np.copyto(part, array)
+        return cls(whole, parts)
 
 
 class Contents:
@@ -63,8 +86,12 @@ class Contents:
         for draw in draws[1:]:
             draw.update({name: draws[0][name] for name in fixed})
         self._pool = [{name: draw[name] for name in inputs} for draw in draws]
+        self.stacks = {
+            name: Stack.of([one[name] for one in self._pool[:copies]]) for name in inputs
+        }
         self.inputs = [
-            {name: placed(array) for name, array in one.items()} for one in self._pool[:copies]
+            {name: stack.parts[copy] for name, stack in self.stacks.items()}
+            for copy in range(copies)
         ]
         sets = 1 if shared_weights or not weights else copies
         self.weights = [{name: placed(draw[name]) for name in weights} for draw in draws[:sets]]

@@ -24,16 +24,58 @@ CONTRIB = "com.microsoft"
 _INLINE_LIMIT = 1_900_000_000
 
 
+@dataclass(frozen=True)
+class Result:
+    """The value `full` is output `name` of copy `number`."""
+
+    full: str
+    number: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
 @dataclass
 class _Parts:
+    copies: int
+    stacked: bool
     nodes: list[Any] = field(default_factory=list)
-    inputs: list[Any] = field(default_factory=list)
-    outputs: list[Any] = field(default_factory=list)
+    inputs: dict[str, Any] = field(default_factory=dict)
     initialisers: dict[str, Any] = field(default_factory=dict)
-    results: dict[str, tuple[int, str, tuple[int, ...], np.dtype[Any]]] = field(
-        default_factory=dict
-    )
+    results: list[Result] = field(default_factory=list)
     contrib: bool = False
+
+    def source(self, name: str, number: int, array: Array) -> str:
+        """The value that holds input `name` of copy `number`."""
+        full = f"{name}_{number}"
+        own = name if self.stacked else full
+        if own not in self.inputs:
+            shape = list(array.shape)
+            if self.stacked:
+                pieces = [f"{name}_{place}" for place in range(self.copies)]
+                shape[0] *= self.copies
+                split = helper.make_node("Split", [name], pieces, axis=0, num_outputs=self.copies)
+                self.nodes.append(split)
+            self.inputs[own] = helper.make_tensor_value_info(own, _kind(array.dtype), shape)
+        return full
+
+    def outputs(self) -> list[Any]:
+        """What the graph gives out: every result, or one whole per output tensor."""
+        if not self.stacked:
+            return [
+                helper.make_tensor_value_info(one.full, _kind(one.dtype), list(one.shape))
+                for one in self.results
+            ]
+        found = []
+        for name in dict.fromkeys(one.name for one in self.results):
+            pieces = [one for one in self.results if one.name == name]
+            first = pieces[0]
+            self.nodes.append(
+                helper.make_node("Concat", [one.full for one in pieces], [f"{name}_all"], axis=0)
+            )
+            shape = [first.shape[0] * len(pieces), *first.shape[1:]]
+            found.append(helper.make_tensor_value_info(f"{name}_all", _kind(first.dtype), shape))
+        return found
 
 
 class Copy:
@@ -53,13 +95,7 @@ class Copy:
 
     def input(self, name: str) -> str:
         """The graph input that holds `name` of this copy."""
-        full = f"{name}_{self._number}"
-        if all(one.name != full for one in self._parts.inputs[-8:]):
-            array = self.feeds[name]
-            self._parts.inputs.append(
-                helper.make_tensor_value_info(full, _kind(array.dtype), list(array.shape))
-            )
-        return full
+        return self._parts.source(name, self._number, self.feeds[name])
 
     def weight(self, name: str, change: Callable[[Array], Array] | None = None) -> str:
         """The initialiser of weight `name`, after `change` (a layout the engine wants)."""
@@ -117,31 +153,37 @@ class Copy:
             last.output[list(last.output).index(value)] = full
         else:
             self._parts.nodes.append(helper.make_node("Identity", [value], [full]))
-        self._parts.outputs.append(helper.make_tensor_value_info(full, _kind(dtype), list(sizes)))
-        self._parts.results[full] = (self._number, name, sizes, dtype)
+        self._parts.results.append(Result(full, self._number, name, sizes, dtype))
 
 
 @dataclass(frozen=True)
 class Model:
-    """`results`: graph output -> (copy, tensor, shape, dtype)."""
+    """`stacked`: the graph's inputs and outputs hold all copies end to end."""
 
     data: bytes
-    results: Mapping[str, tuple[int, str, tuple[int, ...], np.dtype[Any]]]
+    results: tuple[Result, ...]
     input_names: tuple[str, ...]
+    stacked: bool
 
 
 def build(
     body: Callable[[Copy], None],
     contents: Contents,
     feeds: list[dict[str, Array]],
+    *,
     opset: int = OPSET,
+    stacked: bool = False,
 ) -> Model:
-    """The model of all copies. Raises `ValueError` when it is too large for one file."""
-    parts = _Parts()
+    """The model of all copies, each with its own inputs and outputs, or `stacked` with common ones.
+
+    Raises `ValueError` when it is too large for one file.
+    """
+    parts = _Parts(contents.copies, stacked)
     for number in range(contents.copies):
         body(Copy(parts, contents, number, feeds[number]))
+    outputs = parts.outputs()
     graph = helper.make_graph(
-        parts.nodes, "ops", parts.inputs, parts.outputs, list(parts.initialisers.values())
+        parts.nodes, "ops", list(parts.inputs.values()), outputs, list(parts.initialisers.values())
     )
     opsets = [helper.make_opsetid("", opset)]
     if parts.contrib:
@@ -149,9 +191,7 @@ def build(
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     if model.ByteSize() > _INLINE_LIMIT:
         raise ValueError(f"model: {model.ByteSize()} bytes, wanted at most {_INLINE_LIMIT}")
-    return Model(
-        model.SerializeToString(), dict(parts.results), tuple(one.name for one in parts.inputs)
-    )
+    return Model(model.SerializeToString(), tuple(parts.results), tuple(parts.inputs), stacked)
 
 
 def _kind(dtype: np.dtype[Any]) -> int:

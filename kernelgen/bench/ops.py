@@ -33,7 +33,7 @@ Row = dict[str, object]
 RUN_US = 300.0
 """A run lasts at least about this long: then a call from Python is under a hundredth of it."""
 
-MOST_COPIES = 256
+MOST_COPIES = 512
 MOST_BYTES = 192 << 20
 CHECKED_COPIES = 3
 
@@ -103,13 +103,13 @@ def _row(case: Case, settings: Settings, machine: Machine) -> Row:
         "correct": error <= 1.0,
         "error": round(error, 4),
         "calls_per_run": copies,
-        "working_set_bytes": copies * _bytes(contents),
+        "working_set_bytes": None,
         "schedule": kernel.schedule,
         "trials": kernel.trials,
         "peer_notes": {stack: "; ".join(words) for stack, words in found.notes.items()},
         "peer_slack": peers.slack,
     }
-    _roofline(row, case, machine)
+    _roofline(row, contents, machine)
     if error > 1.0:
         row["reason"] = f"wrong_output: error {error:.3g} times the bound"
     return row
@@ -156,14 +156,24 @@ def _copies(case: Case, kernel: kernels.Kernel, peers: Peers, settings: Settings
     contents = _contents(case, few, peers, settings)
     side = kernels.ours(kernel, contents, settings.work)
     each_us = float(np.min(race({"ours": side.run}, rounds=5, calls=3, seed=0)["ours"])) / few
-    room = MOST_BYTES // max(1, _bytes(contents))
+    room = MOST_BYTES // operator_bytes(contents)
     return int(max(1, min(-(-RUN_US // max(each_us, 1e-3)), MOST_COPIES, room)))
 
 
-def _bytes(contents: Contents) -> int:
-    """Bytes that one copy touches: its share of the weights counts as the operator says."""
-    own = contents.operator.bytes_moved(contents.dims)
-    return max(1, own)
+def operator_bytes(contents: Contents) -> int:
+    """Bytes that one copy touches, as the operator counts them."""
+    return max(1, contents.operator.bytes_moved(contents.dims))
+
+
+def _hot(contents: Contents, machine: Machine) -> int:
+    """Bytes of common weights so small that they stay in the nearest cache."""
+    common = len(contents.weights) == 1 and contents.copies > 1
+    size = sum(array.nbytes for array in contents.weights[0].values())
+    return size if common and size <= machine.l1d_bytes // 4 else 0
+
+
+def _working_set(contents: Contents, hot: int = 0) -> int:
+    return hot + contents.copies * (operator_bytes(contents) - hot)
 
 
 def worst_error(side: Side, contents: Contents) -> float:
@@ -264,13 +274,12 @@ def _race(row: Row, mine: Side, found: _Peering, contents: Contents, settings: S
     row["ratio_ci"] = [round(low, 3), round(high, 3)]
 
 
-def _roofline(row: Row, case: Case, machine: Machine) -> None:
-    size = row["working_set_bytes"]
+def _roofline(row: Row, contents: Contents, machine: Machine) -> None:
+    hot = _hot(contents, machine)
+    size = row["working_set_bytes"] = _working_set(contents, hot)
     ours = row["ours_us"]
-    if not isinstance(size, int) or not isinstance(ours, float):
-        return
-    top = roof.roof(case.operator, case.dims, size, machine)
-    if top is None:
+    top = roof.roof(contents.operator, contents.dims, size, machine, hot=hot)
+    if top is None or not isinstance(ours, float):
         return
     row["roofline_fraction"] = round(top.least_us / ours, 3)
     row["roof"] = {"gflops": round(top.gflops, 1), "gbps": top.gbps, "level": top.level}

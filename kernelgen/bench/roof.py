@@ -91,25 +91,35 @@ def level(size: int, machine: Machine) -> str:
 
 
 def roof(
-    operator: Operator, dims: Mapping[str, int], working_set: int, machine: Machine
+    operator: Operator,
+    dims: Mapping[str, int],
+    working_set: int,
+    machine: Machine,
+    *,
+    hot: int = 0,
 ) -> Roof | None:
-    """The roofline of one call that walks `working_set` bytes; None without measured peaks."""
+    """The roofline of one call among others that together walk `working_set` bytes; None without
+    measured peaks. `hot` of its bytes are common to all calls and count as lying in L1.
+    """
     if not machine.peak_gflops_per_core:
         return None
     products = any(word in operator.family for word in MATRIX_FAMILIES)
     gflops = peak_gflops(machine) if products else machine.peak_gflops_per_core
-    gbps = bandwidth(working_set, vector_floats(machine.isa), machine.isa)
+    floats = vector_floats(machine.isa)
+    gbps = bandwidth(working_set, floats, machine.isa)
     compute = operator.flops(dims) / gflops
-    memory = operator.bytes_moved(dims) / gbps
+    near = hot / bandwidth(machine.l1d_bytes // 2, floats, machine.isa) if hot else 0.0
+    memory = max(0, operator.bytes_moved(dims) - hot) / gbps + near
     return Roof(max(compute, memory) / 1e3, gflops, gbps, level(working_set, machine))
 
 
 def bandwidth(size: int, floats: int, isa: tuple[str, ...]) -> float:
-    """GB/s of one core over a working set of about `size` bytes (the next power of two)."""
-    bucket = _LEAST_BYTES
-    while bucket < min(size, _MOST_BYTES):
-        bucket *= 2
-    return _measured(bucket, floats, isa)
+    """GB/s of one core over a working set of `size` bytes, rounded down by less than an eighth so
+    that the roof is rather too high than too low.
+    """
+    size = max(_LEAST_BYTES, min(size, _MOST_BYTES))
+    step = 1 << (size.bit_length() - 4)
+    return _measured(size // step * step, floats, isa)
 
 
 @cache

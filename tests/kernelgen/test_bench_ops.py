@@ -16,7 +16,7 @@ from kernelgen.bench.family import Form, Peers, peers_of
 from kernelgen.bench.ops import FAILED, Settings, open_sides, run_ops, summary, worst_error
 from kernelgen.bench.stacks import STACKS, Side
 from kernelgen.machine import describe
-from kernelgen.ops import GemmBias, MeanPool
+from kernelgen.ops import FAMILIES, GemmBias, MeanPool
 
 CORE = min(os.sched_getaffinity(0))
 GEMM = GemmBias(24, 16)
@@ -74,15 +74,20 @@ def test_case_names_differ_and_choose_by_word():
         chosen(["nonsense"], quick=False)
 
 
-def _small(operator, dims):
-    """The operator with the same meaning at sizes that a test can afford."""
-    return operator, {key: min(value, 5) for key, value in dims.items()}
+EXAMPLES = [
+    (family, example.operator, example.dims)
+    for family, kind in sorted(FAMILIES.items())
+    for example in kind.examples()[:2]
+]
 
 
-@pytest.mark.parametrize("case", chosen(None, quick=True), ids=lambda case: case.operator.family)
-def test_every_peer_of_every_family_opens_and_is_right(case):
-    """Over the stacks installed here, no formulation may be refused or wrong."""
-    operator, dims = _small(case.operator, case.dims)
+def test_every_family_is_timed_at_the_sizes_of_a_model():
+    assert sorted(FAMILIES) == sorted({case.operator.family for case in cases()})
+
+
+@pytest.mark.parametrize(("family", "operator", "dims"), EXAMPLES)
+def test_every_formulation_of_every_stack_is_right(family, operator, dims):
+    """None may be refused or wrong: a peer that is out would make us look fast."""
     peers = peers_of(operator)
     made = Contents(
         operator, dims, 2, np.random.default_rng(1),

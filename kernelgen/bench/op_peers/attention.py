@@ -17,6 +17,7 @@ import numpy as np
 
 from kernelgen.bench.family import Arrays, Call, Dims, Form, Peers
 from kernelgen.bench.net import CONTRIB, Copy
+from kernelgen.bench.op_peers.rows import softmax_rows
 from kernelgen.ops import Attention
 from kernelgen.ops.operator import Array
 
@@ -87,13 +88,6 @@ def _forms(operator: Attention, dims: Dims) -> Mapping[str, Form]:
         "Attention": Form(partial(_body, operator, _standard), feed=feed, opset=23),
         "MatMul+Softmax+MatMul": Form(partial(_body, operator, _plain), feed=feed),
     }
-
-
-def softmax_rows(scores: Array) -> None:
-    """Softmax over the last axis in place."""
-    np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
-    np.exp(scores, out=scores)
-    np.divide(scores, scores.sum(axis=-1, keepdims=True), out=scores)
 
 
 def _numpy(operator: Attention, dims: Dims, x: Arrays, w: Arrays, out: Arrays) -> Call:

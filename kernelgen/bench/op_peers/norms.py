@@ -1,4 +1,4 @@
-"""LayerNorm for NumPy, in the order of calls that touches the data least.
+"""Norms over rows: LayerNorm and RMSNorm for NumPy, in the order of calls that touches data least.
 
 In: rows and parameters. Out: the rows normalised in place. Used by the files of the families.
 Never here: graph nodes; the engines have their own.
@@ -17,10 +17,21 @@ def layernorm_rows(rows: Array, gamma: Array, beta: Array, epsilon: float) -> No
     mean = rows.sum(axis=-1, keepdims=True)
     mean /= width
     np.subtract(rows, mean, out=rows)
-    square = np.einsum("ij,ij->i", rows, rows)[:, None]
-    square /= width
-    square += np.float32(epsilon)
-    np.sqrt(square, out=square)
-    np.divide(rows, square, out=rows)
+    np.divide(rows, _root(rows, epsilon), out=rows)
     np.multiply(rows, gamma, out=rows)
     np.add(rows, beta, out=rows)
+
+
+def rmsnorm_rows(rows: Array, gamma: Array, epsilon: float, out: Array) -> None:
+    """Normalise `rows` [m, n] into `out`, which may be the same."""
+    np.divide(rows, _root(rows, epsilon), out=out)
+    np.multiply(out, gamma, out=out)
+
+
+def _root(rows: Array, epsilon: float) -> Array:
+    """sqrt(mean of squares + epsilon) of every row, as a column."""
+    square: Array = np.einsum("ij,ij->i", rows, rows)[:, None]
+    square /= np.float32(rows.shape[-1])
+    square += np.float32(epsilon)
+    np.sqrt(square, out=square)
+    return square
