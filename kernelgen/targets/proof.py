@@ -24,6 +24,7 @@ from kernelgen.judge import rounds, sandbox, symbols
 from kernelgen.judge.compare import compare, poison_word, poisoned
 from kernelgen.judge.quiet import one_blas_thread
 from kernelgen.judge.session import Refusal, Region, Session, bytes_for
+from kernelgen.judge.trial import PROVEN_ROUNDS
 from kernelgen.judge.verdict import ACCEPTED, JudgeError
 from kernelgen.machine import Machine, describe
 from kernelgen.ops.operator import Array, Operator
@@ -37,7 +38,6 @@ from kernelgen.targets.hardware import Target
 NATIVE = "this machine"
 STATIC_ONLY = "static_only"
 NO_VECTORS = "no_vector_instructions"
-PROVEN_ROUNDS = 10
 CALL_LIMIT_S = 60.0
 """Emulation is 50 to 500 times slower than the processor."""
 
@@ -290,7 +290,7 @@ def _rounds(
     processor: str,
     limit_s: float,
 ) -> None:
-    proven = 0
+    proven, told = 0, frozenset[str]()
     inward = max(bytes_for(operator, test.dims, ("input", "weight")) for test in plan)
     outward = max(bytes_for(operator, test.dims, ("output",)) for test in plan)
     with closing(Region(inward + _ROOM)) as inputs, closing(Region(outward + _ROOM)) as outputs:
@@ -309,16 +309,20 @@ def _rounds(
         )
         with opened as session:
             for test in plan:
-                proven += _round(session, operator, test, seed, processor, found)
+                proves, tells = _round(session, operator, test, seed, processor, found)
+                proven += proves
+                told |= tells
             if isinstance(session, EmulatedSession):
                 first = rounds.arrays(operator, rounds.Round(0, dims, "nominal"), seed)
                 _call(session, operator, dims, first, poison=0x7FC00001, left=False)
                 found.figures += session.counts()[-1]
             session.finish()
-    if proven < PROVEN_ROUNDS:
+    untold = [t.name for t in operator.by_role("output") if t.name not in told]
+    if proven < PROVEN_ROUNDS or untold:
         raise JudgeError(
-            f"{operator.name}: only {proven} rounds refuse a no-op, a zero and a copy kernel, "
-            f"wanted {PROVEN_ROUNDS}; samples or bound prove too little"
+            f"{operator.name}: {proven} rounds refuse a no-op, a zero and a copy kernel, wanted "
+            f"{PROVEN_ROUNDS}; outputs no round refuses as zeros: {', '.join(untold) or 'none'}; "
+            "samples or bound prove too little"
         )
 
 
@@ -329,11 +333,12 @@ def _round(
     seed: bytes,
     processor: str,
     found: _Found,
-) -> bool:
+) -> tuple[bool, frozenset[str]]:
     """One test set at both guard pages, candidate first, then the oracle; drawn again when it would
-    not refuse a cheat. Returns whether it would.
+    not refuse a cheat. Returns whether it would, and the outputs it would refuse as zeros.
     """
     found.rounds += 1
+    told = frozenset[str]()
     for attempt in range(rounds.ATTEMPTS):
         sample = rounds.arrays(operator, test, seed, attempt)
         word = poison_word(rounds.generator(seed, "poison", test.number, attempt))
@@ -350,9 +355,12 @@ def _round(
             if result.reason is not None:
                 where = f"{processor}, round {test.number} ({test.regime}, {dict(test.dims)})"
                 raise Refusal(result.reason, f"{where}: {result.detail}")
+        told |= rounds.tells(operator, want, bound, exact=exact)
         if rounds.proves(operator, sample, want, bound, exact=exact):
-            return True
-    return False
+            return True, told
+        if not any(array.size for array in want.values()):
+            break  # an empty answer proves nothing, however often it is drawn
+    return False, told
 
 
 def _call(
