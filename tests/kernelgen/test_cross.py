@@ -261,7 +261,7 @@ def test_what_the_judge_refuses_at_home_is_refused_abroad(name, body, reason):
         ),
         pytest.param(
             POOL.replace("BODY", "")
-            + "int seen; __attribute__((constructor)) void on(void) { seen = 1; }",
+            + "volatile int seen; __attribute__((constructor)) void on(void) { seen++; }",
             "constructor",
             id="constructor",
         ),
