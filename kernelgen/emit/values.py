@@ -163,7 +163,7 @@ class Values:
         if known.kind == "cast":
             return self._cast(word, args[0], r, c, lanes)
         if known.kind == "dot4":
-            return self._dot4(args, r, c, lanes)
+            return self._dot4(word, args, r, c, lanes)
         if known.kind == "shuffle":
             return self._shuffle(word, args, kind, c, lanes)
         kinds = [self._scope.infer(arg) for arg in args]
@@ -212,7 +212,7 @@ class Values:
             text = f"__builtin_convertvector({text}, i32x{wide})"
         return f"__builtin_convertvector({text}, {to}x{wide})"
 
-    def _dot4(self, args: tuple[Expr, ...], r: str, c: str, lanes: int) -> str:
+    def _dot4(self, word: str, args: tuple[Expr, ...], r: str, c: str, lanes: int) -> str:
         acc, a, w = args
         if not isinstance(a, Load) or not isinstance(w, Load):
             raise ScheduleError(f"{self.kernel.name}: dot4 wants its bytes straight from memory")
@@ -221,10 +221,11 @@ class Values:
         if stride != "1" or limit is not None:
             raise ScheduleError(f"{self.kernel.name}: dot4 wants whole rows of bytes")
         self.quads.add(lanes)
-        return (
-            f"dot4_x{lanes}({self._vector(acc, r, c, lanes)}, quad_of({four}), "
-            f"load_i8x{4 * lanes}({many}))"
-        )
+        half = word.removeprefix("dot4")
+        loaded = f"load_{'u8' if half else 'i8'}x{4 * lanes}({many})"
+        if half:
+            loaded = f"halves{half}_x{lanes}({loaded})"
+        return f"dot4_x{lanes}({self._vector(acc, r, c, lanes)}, quad_of({four}), {loaded})"
 
     def _shuffle(self, word: str, args: tuple[Expr, ...], kind: Type, c: str, lanes: int) -> str:
         """Vector c of the result comes from vectors 2c and 2c + 1, or from the halves of one."""

@@ -239,6 +239,11 @@ ${steps}  return acc;
 WORD i32x${v} dot4_x${v}(i32x${v} acc, int32_t a, i8x${four} w) {
 ${native}  return dot4_plain_x${v}(acc, a, w);
 }
+/* The low and the high half of every byte. */
+WORD i8x${four} halves_low_x${v}(u8x${four} w) { return (i8x${four})(w & 15); }
+WORD i8x${four} halves_high_x${v}(u8x${four} w) {
+  return (i8x${four})(((i32x${v})w >> 4) & 0x0f0f0f0f);
+}
 """
 
 _NATIVE = {

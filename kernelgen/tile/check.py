@@ -189,8 +189,8 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
     if word.kind == "dot4":
         acc, a, w = kinds
         fits = acc.lanes * 4 == w.lanes and a.shape == (acc.rows, 4) and len(w.shape) == 1
-        if (acc.dtype, a.dtype, w.dtype) != ("i32", "u8", "i8") or not fits:
-            raise TileError(f"{where}: wanted i32[rows, n], u8[rows, 4], i8[4 n]")
+        if (acc.dtype, a.dtype, w.dtype) != word.dtypes or not fits:
+            raise TileError(f"{where}: wanted i32[rows, n], u8[rows, 4], {word.dtypes[2]}[4 n]")
         return acc
     if word.kind == "cast":
         _wanted(where, word, kinds)

@@ -12,7 +12,8 @@ A word works lane by lane unless its kind says otherwise:
               of every pair change places
     bits      f32 -> i32, the same 32 bits
     turn      row_sums: (rows, n) -> (rows,), side by side; transpose: (rows, n) -> (n, rows)
-    dot4      i32 (rows, n), u8 (rows, 4), i8 (4n,): adds sums of four products, exact in int32
+    dot4      i32 (rows, n), u8 (rows, 4), i8 (4n,): adds sums of four products, exact in int32;
+              dot4_low, dot4_high: w is u8, and the low or the high half of each byte counts
     lane      `lane(n)`: i32 (n,) holding 0 .. n - 1
 """
 
@@ -68,6 +69,14 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 def _dot4(acc: Array, a: Array, w: Array) -> Array:
     wide = a.astype(np.int64) @ w.astype(np.int64).reshape(-1, 4).T
     return (acc.astype(np.int64) + wide).astype(np.int32)
+
+
+def _dot4_low(acc: Array, a: Array, w: Array) -> Array:
+    return _dot4(acc, a, w & 15)
+
+
+def _dot4_high(acc: Array, a: Array, w: Array) -> Array:
+    return _dot4(acc, a, w >> 4)
 
 
 def _larger(x: Array, y: Array) -> Array:
@@ -144,6 +153,8 @@ _ALL = (
     Word("swap", "shuffle", 1, ("f32", "i32"), _swap),
     Word("bits", "bits", 1, FLOATS, lambda x: np.asarray(x).view(np.int32)[()]),
     Word("dot4", "dot4", 3, ("i32", "u8", "i8"), _dot4),
+    Word("dot4_low", "dot4", 3, ("i32", "u8", "u8"), _dot4_low),
+    Word("dot4_high", "dot4", 3, ("i32", "u8", "u8"), _dot4_high),
     Word("lane", "lane", 1, ("i64",), lambda n: np.arange(int(n), dtype=np.int32)),
 )
 

@@ -36,6 +36,13 @@ EXPORT void dot4_both(const int32_t *acc, const uint8_t *a, const int8_t *w, int
   store_i32x%(v)d(fast, dot4_x%(v)d(load_i32x%(v)d(acc), quad_of(a), load_i8x%(four)d(w)));
   store_i32x%(v)d(plain, dot4_plain_x%(v)d(load_i32x%(v)d(acc), quad_of(a), load_i8x%(four)d(w)));
 }
+EXPORT void dot4_halves(const int32_t *acc, const uint8_t *a, const uint8_t *w, int32_t *low,
+                        int32_t *high) {
+  const i32x%(v)d sum = load_i32x%(v)d(acc);
+  const u8x%(four)d x = load_u8x%(four)d(w);
+  store_i32x%(v)d(low, dot4_x%(v)d(sum, quad_of(a), halves_low_x%(v)d(x)));
+  store_i32x%(v)d(high, dot4_x%(v)d(sum, quad_of(a), halves_high_x%(v)d(x)));
+}
 EXPORT void part(const float *x, float *y, int64_t n) {
   store_upto_f32x%(v)d(y, n, upto_f32x%(v)d(x, n));
 }
@@ -165,6 +172,19 @@ def test_dot4_and_its_plain_twin_agree(v: int) -> None:
         want = WORDS["dot4"].meaning(acc[None, :], a[None, :], w)[0]
         np.testing.assert_array_equal(plain, want)
         np.testing.assert_array_equal(fast, want)
+
+
+@pytest.mark.parametrize("v", WIDTHS)
+def test_dot4_takes_either_half_of_every_byte(v: int) -> None:
+    """llama.cpp#12657: some values of a packed half went wrong; every byte value is tried."""
+    acc, a = np.arange(v, dtype=np.int32), np.array([255, 1, 0, 128], np.uint8)
+    for first in range(0, 256, 4 * v):
+        w = (first + np.arange(4 * v)).astype(np.uint8)
+        low, high = np.empty(v, np.int32), np.empty(v, np.int32)
+        library(v).dot4_halves(*(ctypes.c_void_p(x.ctypes.data) for x in (acc, a, w, low, high)))
+        for got, word in ((low, "dot4_low"), (high, "dot4_high")):
+            want = WORDS[word].meaning(acc[None, :], a[None, :], w)[0]
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("v", WIDTHS)
