@@ -34,12 +34,12 @@ REGIMES = (
     "ragged",
 )
 
-_SIZE = re.compile(r"^([a-z_]+)(?:\+(\d+))?$")
+_SIZE = re.compile(r"^(?:(\d+)\*)?([a-z_]+)(?:\+(\d+))?$")
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One argument of a kernel. `shape` mixes fixed sizes with symbols such as "m" or "n+1"."""
+    """One argument of a kernel. `shape` mixes fixed sizes with symbols: "m", "n+1", "2*h+4"."""
 
     name: str
     shape: tuple[str | int, ...]
@@ -51,14 +51,20 @@ class Tensor:
         return tuple(size if isinstance(size, int) else _value(size, dims) for size in self.shape)
 
 
-def _value(symbol: str, dims: Mapping[str, int]) -> int:
-    match = _SIZE.match(symbol)
+def symbol(size: str) -> tuple[int, str, int]:
+    """Factor, name and addend of a size such as "2*h+4". Raises `ValueError`."""
+    match = _SIZE.match(size)
     if match is None:
-        raise ValueError(f"shape symbol {symbol!r}: wanted a name, or a name plus a number")
-    name, extra = match.group(1), match.group(2)
+        raise ValueError(f"shape symbol {size!r}: wanted a name, such as m, n+1 or 2*h+4")
+    factor, name, extra = match.groups()
+    return int(factor or 1), name, int(extra or 0)
+
+
+def _value(size: str, dims: Mapping[str, int]) -> int:
+    factor, name, extra = symbol(size)
     if name not in dims:
         raise ValueError(f"dims: {name!r} is missing, got {sorted(dims)}")
-    return dims[name] + (int(extra) if extra else 0)
+    return factor * dims[name] + extra
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,8 @@ class Operator(ABC):
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the sizes that vary, sorted; the C interface takes `dim` in this order."""
-        names: set[str] = set()
-        for tensor in self.tensors:
-            for size in tensor.shape:
-                if isinstance(size, str):
-                    match = _SIZE.match(size)
-                    if match is None:
-                        raise ValueError(f"{self.name}: bad shape symbol {size!r}")
-                    names.add(match.group(1))
+        sizes = (size for tensor in self.tensors for size in tensor.shape)
+        names = {symbol(size)[1] for size in sizes if isinstance(size, str)}
         return tuple(sorted(names))
 
     def by_role(self, role: Role) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgen.machine import Machine, vector_floats
-from kernelgen.ops.operator import Operator, Role
+from kernelgen.ops.operator import Operator, Role, symbol
 from kernelgen.schedule.schedule import Schedule, ScheduleError
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.tile.build import Build, Memory
@@ -66,8 +66,8 @@ def begin(operator: Operator) -> tuple[Build, dict[str, Memory]]:
 def _size(build: Build, size: str | int) -> Any:
     if isinstance(size, int):
         return size
-    name, _, extra = size.partition("+")
-    return build.dim(name) + (int(extra) if extra else 0)
+    factor, name, extra = symbol(size)
+    return build.dim(name) * factor + extra
 
 
 def widths(machine: Machine) -> tuple[int, ...]:

@@ -154,7 +154,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("body", UNREADABLE)
 def test_text_outside_the_language_is_refused_by_line(body: str) -> None:
-    with pytest.raises(TileError, match="line 1[0-9]"):
+    with pytest.raises(TileError, match=r"line 1[0-9]"):
         parse(program(body))
 
 

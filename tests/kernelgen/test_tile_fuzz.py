@@ -147,7 +147,6 @@ def test_interpreter_and_compiled_code_agree(data: st.DataObject, seed: int, wid
             writer = Writer(kernel, width)
             source = writer.text(f"p{len(passed)}")
         except (TileError, Fault, ScheduleError) as reason:
-            assert str(reason)
             SEEN[getattr(reason, "kind", type(reason).__name__)] += 1
             continue
         lanes |= writer.lanes
