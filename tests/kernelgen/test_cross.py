@@ -10,6 +10,7 @@ import pytest
 from kernelgen.ops import FAMILIES, Example, GemmBias, MeanPool
 from kernelgen.schedule import ScheduleError
 from kernelgen.targets import TARGETS, Proof, default_schedule, find, prove
+from kernelgen.targets.ability import NAMES, abilities
 from kernelgen.targets.figures import EmulatedCount
 from kernelgen.targets.proof import NATIVE, NO_VECTORS, STATIC_ONLY, prove_text, runs_here
 from tests.quick import some
@@ -105,6 +106,27 @@ def test_the_matrix_unit_is_proven_where_there_is_one():
     found = prove(GEMM, default_schedule(GEMM, target), target, {"m": 40}, seed_bytes=SEED)
     check(found)
     assert found.instructions["tdpbf16ps"] >= 4
+
+
+def test_a_new_target_is_one_record():
+    """The recipe in the documentation: RISC-V with 512-bit registers, from nothing but its data."""
+    target = replace(
+        find("riscv64-rvv256"),
+        name="riscv64-rvv512",
+        isa=("v", "zvl512b"),
+        vector=16,
+        flags=("-march=rv64gcv_zvl512b",),
+        emulated=tuple(
+            (f"vlen={bits}", f"rv64,v=true,vlen={bits},vext_spec=v1.0") for bits in (512, 1024)
+        ),
+        cores=("sifive-x280",),
+    )
+    found = prove(GEMM, default_schedule(GEMM, target), target, DIMS, seed_bytes=SEED)
+    assert found.accepted, found.detail
+    assert found.processors == ("vlen=512", "vlen=1024")
+    assert counts(found)["vlen=512"] < 0.55 * counts(proof("riscv64-rvv256"))["vlen=512"]
+    able = abilities(target)
+    assert [word for word in NAMES if not able.able(word)] == ["measure"]
 
 
 # ---- code that cannot run here ----------------------------------------------------------------
