@@ -54,6 +54,12 @@ candidate code runs.
 """
 
 
+SPAWNING = frozenset(("fork", "vfork"))
+
+TOOL_LIMITS = "ulimit -v 6291456; ulimit -f 1048576; ulimit -c 0; ulimit -t 300"
+"""Memory (KiB), file size (512-byte blocks), core size and CPU seconds of a compiler."""
+
+
 @dataclass(frozen=True)
 class Protection:
     """What confines a child on this machine, and what does not."""
@@ -109,9 +115,9 @@ def bubblewrap() -> str | None:
 
 
 @cache
-def _seccomp_program() -> bytes | None:
+def _seccomp_program(*, spawning: bool = False) -> bytes | None:
     """The deny-list as BPF, or None where libseccomp is missing; the harness's own filter does not
-    need it.
+    need it. With `spawning` a program may start others, as a compiler driver does.
     """
     try:
         import pyseccomp
@@ -119,6 +125,8 @@ def _seccomp_program() -> bytes | None:
         return None
     rules = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
     for name in DENIED:
+        if spawning and name in SPAWNING:
+            continue
         # ENOSYS lets the C library fall back from clone3 to clone; everything else is plainly
         # forbidden.
         number = 38 if name == "clone3" else 1
@@ -404,6 +412,61 @@ def run(
     code = child.kill()
     combined = (text.decode("utf-8", "replace") + errors)[:output_bytes]
     return Outcome(code, ended_by, combined, time.monotonic() - began)
+
+
+def tool(command: Sequence[str], folder: Path, *, limit_s: float) -> Outcome:
+    """Run an installed tool (a compiler) in `folder`, the only place it can write to.
+
+    With bubblewrap it sees `/usr` read-only and `folder` as `/work`, no network and no environment.
+    Without, it runs in `folder` as the candidate's user, with the same limits and nothing else.
+    `folder` must belong to `candidate_uid()` when root calls.
+    """
+    words = ["/bin/sh", "-c", f'{TOOL_LIMITS}; exec "$@"', "sh", *command]
+    read_end, write_end = os.pipe()
+    began = time.monotonic()
+    try:
+        with os.fdopen(write_end, "wb") as sink:
+            child = _start_tool(words, folder, sink)
+        text, ended_by = _collect(read_end, began + limit_s, TEXT_LIMIT_BYTES)
+    finally:
+        os.close(read_end)
+    if ended_by == "itself" and child.wait(max(0.1, began + limit_s - time.monotonic())) is None:
+        ended_by = "wall limit"
+    code = child.kill()
+    return Outcome(code, ended_by, text.decode("utf-8", "replace"), time.monotonic() - began)
+
+
+def _start_tool(words: Sequence[str], folder: Path, sink: IO[bytes]) -> Child:
+    found = bubblewrap()
+    keep: list[int] = []
+    where = str(folder)
+    with ExitStack() as stack:
+        if found is not None:
+            where = "/"
+            wall = [found, *_walls(with_proc=False), "--ro-bind", "/usr", "/usr", "--tmpfs", "/tmp"]  # noqa: S108
+            wall += ["--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
+            wall += ["--dev", "/dev", "--symlink", "usr/bin", "/bin"]
+            wall += ["--bind", str(folder), "/work", "--remount-ro", "/", "--chdir", "/work"]
+            program = _seccomp_program(spawning=True)
+            if program is not None:
+                rules = stack.enter_context(tempfile.TemporaryFile())
+                rules.write(program)
+                rules.seek(0)
+                keep.append(rules.fileno())
+                wall += ["--seccomp", str(rules.fileno())]
+            words = [*wall, *words]
+        identity = _identity()
+        identity["env"] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+        process = subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            pass_fds=tuple(keep),
+            cwd=where,
+            **identity,  # type: ignore[call-overload]
+        )
+    return Child(process, None, None)
 
 
 def _collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:

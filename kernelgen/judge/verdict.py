@@ -16,6 +16,7 @@ ACCEPTED = "accepted"
 REASONS = {
     ACCEPTED: "correct in every round, and faster than the incumbent where there was one",
     "not_compiled": "the compiler refused the source",
+    "forbidden_source": "the text asks the compiler for more than code (files, less checking)",
     "not_loadable": "the shared object cannot be opened or has no kernel in it",
     "constructor": "code would run while the object is loaded",
     "forbidden_symbol": "the object asks for a function that is not on the allow-list",
