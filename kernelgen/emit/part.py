@@ -25,12 +25,14 @@ BAD_ALIGNMENT = 2
 BAD_ID = 3
 BAD_LENGTH = 4
 BAD_OFFSETS = 5
+BAD_PAGE = 6
 
 ERRORS: Mapping[int, str] = {
     BAD_ALIGNMENT: "packed weights or scratch are not 64-byte aligned",
     BAD_ID: "a token id is outside the vocabulary",
     BAD_LENGTH: "a sequence is longer than the model's positions",
     BAD_OFFSETS: "offsets do not start at 0, rise by at least one and end at the token count",
+    BAD_PAGE: "a page number is outside the pool",
 }
 """What a non-zero return of a generated kernel means."""
 
