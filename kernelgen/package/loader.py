@@ -7,6 +7,7 @@ Never here: tokenising, padding, any fallback: what fails a check is refused.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,39 @@ from kernelgen.package.manifest import (
 from kernelgen.package.native import Block, Native
 
 
+class Room:
+    """Everything a call passes to the kernel, boxed once, for at most `sequences` sequences and
+    `tokens` tokens.
+
+    After a call the weights have swept the caches, so every Python object that the next call
+    touches comes from memory: copying a few ids into this room costs less than asking new arrays
+    for their addresses.
+    """
+
+    def __init__(
+        self, sequences: int, tokens: int, hidden: int, weights: Block, scratch: Block
+    ) -> None:
+        self.sequences, self.tokens = sequences, tokens
+        self.ids = np.zeros(tokens, np.int64)
+        self.offsets = (ctypes.c_int64 * (sequences + 1))()
+        self.dims = (ctypes.c_int64 * 2)()
+        self.out = np.empty((sequences, hidden), np.float32)
+        self._in = (ctypes.c_void_p * 2)(self.ids.ctypes.data, ctypes.addressof(self.offsets))
+        self._results = (ctypes.c_void_p * 1)(self.out.ctypes.data)
+        # Held here because the kernel knows them by address alone.
+        self._held = (weights, scratch)
+        self.arguments = tuple(
+            ctypes.c_void_p(address)
+            for address in (
+                ctypes.addressof(self._in),
+                ctypes.addressof(self._results),
+                ctypes.addressof(self.dims),
+                weights.address,
+                scratch.address,
+            )
+        )
+
+
 class CompiledModel:
     """A text encoder compiled for this machine. `run` may be called from one thread at a time."""
 
@@ -44,13 +78,7 @@ class CompiledModel:
             raise PackageError("package needs the matrix unit (amx_tile), the system refuses it")
         self._native = Native(package / LIBRARY)
         self._weights = _read_block(package / WEIGHTS, self._native.packed_bytes((1, 1)))
-        self._in = (ctypes.c_void_p * 2)()
-        self._out = (ctypes.c_void_p * 1)()
-        self._dims = np.zeros(2, np.int64)
-        self._in_at, self._out_at = ctypes.addressof(self._in), ctypes.addressof(self._out)
-        self._dims_at = int(self._dims.ctypes.data)
-        self._scratch: Block | None = None
-        self._room = (0, 0)
+        self._room: Room | None = None
         self._open = True
 
     def run(self, token_ids: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
@@ -62,33 +90,33 @@ class CompiledModel:
         if not self._open:
             raise PackageError("this model is closed; load the package again")
         n = len(token_ids)
-        out = np.empty((n, self.hidden), np.float32)
         if n == 0:
-            return out
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum([len(ids) for ids in token_ids], out=offsets[1:])
-        ids = np.concatenate(token_ids).astype(np.int64, copy=False)
-        tokens = int(offsets[n])
-        if ids.ndim != 1 or len(ids) != tokens:
-            raise ValueError(f"token_ids: got shape {ids.shape}, wanted 1-D arrays of token ids")
-        scratch = self._scratch_for(n, tokens)
-        self._in[0], self._in[1] = ids.ctypes.data, offsets.ctypes.data
-        self._out[0] = out.ctypes.data
-        self._dims[0], self._dims[1] = n, tokens
-        rc = self._native.kernel(
-            self._in_at, self._out_at, self._dims_at, self._weights.address, scratch.address
-        )
+            return np.empty((0, self.hidden), np.float32)
+        ends = list(itertools.accumulate(map(len, token_ids)))
+        tokens = ends[-1]
+        room = self._room
+        if room is None or n > room.sequences or tokens > room.tokens:
+            room = self._room = self._room_for(n, tokens, room)
+        try:
+            np.concatenate(token_ids, out=room.ids[:tokens], casting="same_kind")
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"token_ids: got {_kinds(token_ids)}, wanted 1-D arrays of integers"
+            ) from error
+        room.offsets[1 : n + 1] = [*ends]
+        room.dims[0], room.dims[1] = n, tokens
+        rc = self._native.kernel(*room.arguments)
         if rc != 0:
             raise ValueError(self._explain(rc, token_ids))
-        return out
+        return room.out[:n].copy()
 
-    def _scratch_for(self, n: int, tokens: int) -> Block:
-        """Scratch grows with the token count; it is kept, so only a new record length allocates."""
+    def _room_for(self, n: int, tokens: int, before: Room | None) -> Room:
+        """Memory for `n` sequences of `tokens` in all, and for whatever fitted before."""
+        if before is not None:
+            n, tokens = max(n, before.sequences), max(tokens, before.tokens)
         # Fewer sequences can mean a longer one: n counts as 1, the most any n can need.
-        if self._scratch is None or tokens > self._room[1]:
-            self._scratch = Block(self._native.scratch_bytes((1, tokens)))
-            self._room = (1, tokens)
-        return self._scratch
+        scratch = Block(self._native.scratch_bytes((1, tokens)))
+        return Room(n, tokens, self.hidden, self._weights, scratch)
 
     def _explain(self, rc: int, token_ids: Sequence[npt.NDArray[np.int64]]) -> str:
         text = ERRORS.get(rc, f"kernel returned {rc}")
@@ -104,7 +132,7 @@ class CompiledModel:
     def close(self) -> None:
         """Let go of weights and scratch. The library itself stays mapped until the process ends."""
         self._open = False
-        self._scratch = None
+        self._room = None
         self._weights = Block(0)
 
     def __enter__(self) -> CompiledModel:
@@ -117,6 +145,12 @@ class CompiledModel:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _kinds(token_ids: Sequence[object]) -> str:
+    """Kind and shape of the first few, for an error message."""
+    seen = [np.asarray(one) for one in token_ids[:4]]
+    return ", ".join(f"{one.dtype}{list(one.shape)}" for one in seen)
 
 
 def load(package: Path) -> CompiledModel:

@@ -193,11 +193,25 @@ def test_no_package_at_all(tmp_path):
         ([np.array([1, 500])], r"token_ids\[0\]: ids outside 0..499"),
         ([np.array([3]), np.array([-1])], r"token_ids\[1\]: ids outside"),
         ([np.zeros(161, np.int64)], r"token_ids\[0\]: 161 tokens, wanted at most 160"),
+        ([np.array([1.5])], r"token_ids: got float64\[1\], wanted 1-D arrays of integers"),
+        ([np.array([3]), np.zeros((2, 2), np.int64)], r"int64\[1\], int64\[2, 2\], wanted 1-D"),
     ],
 )
 def test_bad_requests_are_named(package, samples, message):
     with load(package) as model, pytest.raises(ValueError, match=message):
         model.run(samples)
+
+
+def test_requests_of_any_size_in_any_order_keep_their_own_answers(package):
+    samples = [np.arange(1, 1 + length, dtype=np.int32) for length in (3, 150, 1, 40)]
+    with load(package) as model:
+        answers = [model.run([one]) for one in samples]
+        kept = [answer.copy() for answer in answers]
+        together = model.run(samples)
+        assert np.array_equal(model.run([samples[2]]), kept[2])
+    for answer, copy in zip(answers, kept, strict=True):
+        assert np.array_equal(answer, copy)
+    assert np.allclose(together, np.concatenate(kept), rtol=0, atol=2e-6)
 
 
 def test_an_empty_request_and_a_closed_model(package):
