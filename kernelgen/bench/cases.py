@@ -27,7 +27,7 @@ class Case:
     @property
     def name(self) -> str:
         sizes = "_".join(f"{key}{value}" for key, value in sorted(self.dims.items()))
-        return f"{self.model}/{self.operator.name}/{sizes}"
+        return "/".join(word for word in (self.model, self.operator.name, sizes) if word)
 
 
 def cases() -> tuple[Case, ...]:

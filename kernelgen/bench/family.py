@@ -18,6 +18,7 @@ from kernelgen.ops.operator import Array, Operator
 Arrays = Mapping[str, Array]
 Dims = Mapping[str, int]
 Call = Callable[[], object]
+NumpyForm = Callable[[Any, Dims, Arrays, Arrays, Arrays], Call]
 
 GRAPH_STACKS = ("onnxruntime", "openvino")
 
@@ -47,7 +48,8 @@ class Peers:
     """How the stock stacks run one family.
 
     `forms(operator, dims)`: ONNX graphs by name; all are tried, the fastest correct one counts.
-    `numpy(operator, dims, inputs, weights, outputs)`: a call that fills one copy's `outputs`.
+    `numpy(operator, dims, inputs, weights, outputs)`: a call that fills one copy's `outputs`; or
+    several such formulations by name.
     `torch(torch, operator, dims)`: a function (inputs, weights) -> outputs over torch tensors.
     `shared_weights`: no stack packs these weights, and a model has one set (a table).
     `fixed`: inputs whose values all copies share (see `Contents`).
@@ -55,7 +57,7 @@ class Peers:
     """
 
     forms: Callable[[Any, Dims], Mapping[str, Form]] = _no_forms
-    numpy: Callable[[Any, Dims, Arrays, Arrays, Arrays], Call] | None = None
+    numpy: NumpyForm | Mapping[str, NumpyForm] | None = None
     torch: Callable[[Any, Any, Dims], Callable[..., Mapping[str, Any]]] | None = None
     shared_weights: bool = False
     fixed: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelgen.bench.contents import Contents, Stack, aligned
-from kernelgen.bench.family import Form, Peers
+from kernelgen.bench.family import Form, NumpyForm, Peers
 from kernelgen.bench.net import Model, build
 from kernelgen.ops.operator import Array
 
@@ -103,16 +103,18 @@ class _Bound:
 
 
 def onnxruntime(name: str, form: Form, contents: Contents) -> Side:
-    """All graph optimisations, one thread, inputs and outputs bound in place."""
+    """All graph optimisations unless the form says otherwise, one thread, all buffers bound."""
     import onnxruntime as ort
 
     feeds = _Feeds(form, contents)
     model = build(form.body, contents, feeds.arrays, opset=form.opset)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 4
-    for key, value in form.settings.get("onnxruntime", {}).items():
+    settings = dict(form.settings.get("onnxruntime", {}))
+    level = settings.pop("graph_optimization_level", "all").upper()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.__members__[f"ORT_ENABLE_{level}"]
+    for key, value in settings.items():
         options.add_session_config_entry(key, value)
     session = ort.InferenceSession(model.data, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
@@ -155,13 +157,11 @@ def openvino(name: str, form: Form, contents: Contents) -> Side:
     return Side("openvino", name, run, lambda: bound.outputs, feeds.refresh)
 
 
-def numpy(peers: Peers, contents: Contents) -> Side:
+def numpy(name: str, form: NumpyForm, contents: Contents) -> Side:
     """NumPy's own calls, copy after copy, writing into existing arrays where it can."""
-    if peers.numpy is None:
-        raise LookupError("no NumPy formulation")
     outputs = contents.outputs()
     calls = [
-        peers.numpy(
+        form(
             contents.operator,
             contents.dims,
             contents.inputs[number],
@@ -175,7 +175,7 @@ def numpy(peers: Peers, contents: Contents) -> Side:
         for call in calls:
             call()
 
-    return Side("numpy", "", run, lambda: outputs)
+    return Side("numpy", name, run, lambda: outputs)
 
 
 def torch(compiled: bool, peers: Peers, contents: Contents) -> Side:
@@ -218,8 +218,10 @@ def openers(peers: Peers, contents: Contents) -> list[tuple[str, str, Opener]]:
     the stack is not installed and the stack's own error where it refuses the graph.
     """
     found: list[tuple[str, str, Opener]] = []
-    if peers.numpy is not None:
-        found.append(("numpy", "", partial(numpy, peers, contents)))
+    ways = peers.numpy if isinstance(peers.numpy, Mapping) else {"": peers.numpy}
+    for name, way in ways.items():
+        if way is not None:
+            found.append(("numpy", name, partial(numpy, name, way, contents)))
     for name, form in peers.forms(contents.operator, contents.dims).items():
         for stack, opener in (("onnxruntime", onnxruntime), ("openvino", openvino)):
             if stack in form.stacks:
