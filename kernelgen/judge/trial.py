@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from kernelgen.judge import rounds, sandbox, sanitize, symbols
+from kernelgen.judge import claims, rounds, sandbox, sanitize, symbols
 from kernelgen.judge.clock import Effort, room
 from kernelgen.judge.compare import Comparison, compare, poison_word, poisoned
 from kernelgen.judge.contest import Contest, Point, Race
@@ -177,6 +177,7 @@ class _Trial:
 
     def hold(self, *, timed: bool) -> None:
         symbols.check(self._candidate.library)
+        claims.check(self._candidate.library, self._candidate.claims)
         timed_sizes = [point.dims for point in self._points]
         plan = rounds.plan(self._operator, timed_sizes, self._seed)
         with ExitStack() as stack:

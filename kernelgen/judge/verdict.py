@@ -21,6 +21,7 @@ REASONS = {
     "constructor": "code would run while the object is loaded",
     "forbidden_symbol": "the object asks for a function that is not on the allow-list",
     "unsafe_object": "the object would weaken the process that loads it (stack, code or tables)",
+    "claimed_isa": "the binary holds no instruction of a set it is named for",
     "crashed": "the kernel ended its process by a signal",
     "out_of_bounds": "the kernel read or wrote outside a buffer",
     "input_written": "the kernel wrote to a read-only buffer",
@@ -51,13 +52,15 @@ class JudgeError(RuntimeError):
 @dataclass(frozen=True)
 class Candidate:
     """A compiled kernel. `sources` and `flags` rebuild it under the sanitizers; both belong to its
-    key in the records.
+    key in the records. `claims` are instruction sets (words of `Machine.isa`) it is named for; each
+    must be found in its code.
     """
 
     name: str
     library: Path
     sources: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
