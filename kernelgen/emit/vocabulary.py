@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from string import Template
 
+from kernelgen.emit.orders import orders
 from kernelgen.emit.part import c_float
 from kernelgen.emit.vectors import EXP, GELU, GELU_EDGE
 
@@ -166,13 +167,6 @@ ${gelu_steps}  f32x${v} y = pick_f32x${v}(x > ${edge}f, x, x * (p * c + 0.5f));
 }
 """
 
-_ORDER = """\
-WORD ${t}x${v} ${word}_${t}x${v}(${t}x${v} x, ${t}x${v} y) {
-  for (int i = 0; i < ${v}; i++) x[i] = x[i] ${sign} y[i] ? x[i] : y[i];
-  return x;
-}
-"""
-
 _PARTIAL_PLAIN = """\
 WORD ${t}x${v} upto_${t}x${v}(const ${c} *p, int64_t n) {
   ${t}x${v} x = {};
@@ -325,11 +319,7 @@ def _types(v: int) -> str:
         v=v,
         lanes=_listed(range(v)),
         partial="".join(_partial(t, v) for t in ("f32", "i32", "i8", "u8")),
-        orders="".join(
-            fill(_ORDER, t=t, v=v, word=word, sign=sign)
-            for word, sign in (("max", ">"), ("min", "<"))
-            for t in ("f32", "i32")
-        ),
+        orders=orders(v),
         swap=_listed(lane ^ 1 for lane in range(v)),
         reduces="".join(
             _reduce(t, word, v) for t in ("f32", "i32") for word in ("sum", "max", "min")

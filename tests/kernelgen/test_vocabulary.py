@@ -43,6 +43,13 @@ EXPORT void dot4_halves(const int32_t *acc, const uint8_t *a, const uint8_t *w, 
   store_i32x%(v)d(low, dot4_x%(v)d(sum, quad_of(a), halves_low_x%(v)d(x)));
   store_i32x%(v)d(high, dot4_x%(v)d(sum, quad_of(a), halves_high_x%(v)d(x)));
 }
+EXPORT void orders_both(const float *x, const float *y, float *out) {
+  const f32x%(v)d a = load_f32x%(v)d(x), b = load_f32x%(v)d(y);
+  store_f32x%(v)d(out, max_f32x%(v)d(a, b));
+  store_f32x%(v)d(out + %(v)d, max_plain_f32x%(v)d(a, b));
+  store_f32x%(v)d(out + 2 * %(v)d, min_f32x%(v)d(a, b));
+  store_f32x%(v)d(out + 3 * %(v)d, min_plain_f32x%(v)d(a, b));
+}
 EXPORT void part(const float *x, float *y, int64_t n) {
   store_upto_f32x%(v)d(y, n, upto_f32x%(v)d(x, n));
 }
@@ -206,3 +213,18 @@ def test_a_spread_negative_zero_stays_negative(v: int) -> None:
     function = library(v).splat_of
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
     assert np.signbit(np.float32(function(-0.0)))
+
+
+@pytest.mark.parametrize("v", WIDTHS)
+def test_orders_agree_with_their_plain_twins_on_zeros_and_nan(v: int) -> None:
+    special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 1e-45], np.float32)
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        x, y = rng.choice(special, v), rng.choice(special, v)
+        out = np.empty((4, v), np.float32)
+        library(v).orders_both(*(ctypes.c_void_p(a.ctypes.data) for a in (x, y, out)))
+        bits = out.view(np.int32)
+        np.testing.assert_array_equal(bits[0], np.where(x > y, x, y).view(np.int32))
+        np.testing.assert_array_equal(bits[0], bits[1])
+        np.testing.assert_array_equal(bits[2], np.where(x < y, x, y).view(np.int32))
+        np.testing.assert_array_equal(bits[2], bits[3])

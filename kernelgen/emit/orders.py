@@ -1,0 +1,56 @@
+"""The larger and the smaller of two vectors in C, x > y ? x : y and x < y ? x : y lane by lane.
+
+In: dtype, lanes. Out: C text. Never here: the scalar words.
+
+Compilers find the one instruction for it in a lane-by-lane loop on its own, but take the loop
+apart once its result goes round another loop; so float32 has it spelled, behind `#if`, with the
+plain form beside it. The instruction gives the second number when either is NaN or both are zero,
+as the word says.
+"""
+
+from __future__ import annotations
+
+from kernelgen.emit.part import fill
+
+_PLAIN = """\
+WORD ${t}x${v} ${name}_${t}x${v}(${t}x${v} x, ${t}x${v} y) {
+  for (int i = 0; i < ${v}; i++) x[i] = x[i] ${sign} y[i] ? x[i] : y[i];
+  return x;
+}
+"""
+
+_NATIVE = """\
+WORD f32x${v} ${word}_f32x${v}(f32x${v} x, f32x${v} y) {
+#if defined(${isa}) && !defined(__clang__)
+  typedef float own __attribute__((vector_size(4 * ${v})));
+  return (f32x${v})${call};
+#else
+  return ${word}_plain_f32x${v}(x, y);
+#endif
+}
+"""
+
+_CALLS = {
+    4: ("__SSE__", "__builtin_ia32_${word}ps((own)x, (own)y)"),
+    8: ("__AVX__", "__builtin_ia32_${word}ps256((own)x, (own)y)"),
+    # The last argument: rounding as it is set, which no order needs.
+    16: ("__AVX512F__", "__builtin_ia32_${word}ps512_mask((own)x, (own)y, (own){}, -1, 4)"),
+}
+
+
+def orders(lanes: int) -> str:
+    """`max` and `min` of f32 and i32 vectors of `lanes`."""
+    return "".join(
+        _order(t, word, sign, lanes)
+        for word, sign in (("max", ">"), ("min", "<"))
+        for t in ("f32", "i32")
+    )
+
+
+def _order(t: str, word: str, sign: str, v: int) -> str:
+    values = {"t": t, "v": v, "word": word, "sign": sign}
+    if t != "f32" or v not in _CALLS:
+        return fill(_PLAIN, {**values, "name": word})
+    isa, call = _CALLS[v]
+    native = fill(_NATIVE, {**values, "isa": isa, "call": fill(call, values)})
+    return fill(_PLAIN, {**values, "name": f"{word}_plain"}) + native
