@@ -38,17 +38,24 @@ ADDRESS_SPACE_BYTES = 6 << 30
 _NO_FILTER = '#error "no system call filter for this architecture"'
 _LOADER = {"aarch64": "ld-linux-aarch64.so.1", "riscv64": "ld-linux-riscv64-lp64d.so.1"}
 _LIBRARIES = ("libc.so.6", "libm.so.6")
-_INSIDE = "/run/sys"
 _COUNT = re.compile(r"^count (\d+) (\d+)$", re.MULTILINE)
 
 
 def missing_to_run(target: Target) -> tuple[Tool, ...]:
-    """What running code of `target` under emulation lacks here."""
-    wanted = (
-        Tool(f"qemu-{target.architecture}", "qemu-user"),
-        Tool("prlimit", "util-linux"),
-    )
-    return missing(target) + tuple(t for t in wanted if shutil.which(t.program) is None)
+    """What running code of `target` under emulation lacks here.
+
+    Bubblewrap is no luxury here: the harness's own filter, which alone confines a native candidate
+    where there is none, cannot be installed around an emulator.
+    """
+    wanted = [
+        (shutil.which(program) is not None, Tool(program, package))
+        for program, package in (
+            (f"qemu-{target.architecture}", "qemu-user"),
+            ("prlimit", "util-linux"),
+        )
+    ]
+    wanted.append((sandbox.bubblewrap() is not None, Tool("a bwrap that works", "bubblewrap")))
+    return missing(target) + tuple(tool for found, tool in wanted if not found)
 
 
 @cache
@@ -134,6 +141,9 @@ class EmulatedSession(Session):
                 f"processor: got {processor!r}, {target.name} is emulated as "
                 f"{', '.join(target.processors) or 'nothing'}"
             )
+        lacking = missing_to_run(target)
+        if lacking:
+            raise FileNotFoundError("; ".join(tool.text() for tool in lacking))
         self._operator = operator
         self._limit_s = limit_s
         self.inputs = inputs
@@ -183,20 +193,14 @@ def _command(
     object.
     """
     emulator, _ = qemu(target.architecture)
-    folder = sysroot(target) / "lib"
-    harness, watch = _harness(target), _watch(target.architecture)
     files = {
         emulator: "/run/qemu",
-        harness: "/run/harness",
-        watch: "/run/watch.so",
+        _harness(target): "/run/harness",
+        _watch(target.architecture): "/run/watch.so",
         library: "/run/kernel.so",
     }
-    root = str(sysroot(target))
-    if sandbox.bubblewrap() is not None:
-        root = _INSIDE
-        for name in (_LOADER[target.architecture], *_LIBRARIES):
-            files[folder / name] = f"{_INSIDE}/lib/{name}"
-    plugin = "/run/watch.so" if root == _INSIDE else str(watch)
+    for name in (_LOADER[target.architecture], *_LIBRARIES):
+        files[sysroot(target) / "lib" / name] = f"/run/sys/lib/{name}"
     words = [
         f"--as={ADDRESS_SPACE_BYTES}",
         f"--cpu={CPU_LIMIT_S}",
@@ -206,9 +210,9 @@ def _command(
         "-cpu",
         dict(target.emulated)[processor],
         "-L",
-        root,
+        "/run/sys",
         "-plugin",
-        f"{plugin},command={command_fd},answer={answer_fd}",
+        f"/run/watch.so,command={command_fd},answer={answer_fd}",
         "/run/harness",
         "/run/kernel.so",
     ]

@@ -240,9 +240,15 @@ def prove_text(
         flags=(*(flag for flag in options if flag not in target.flags), *target.flags),
         source_sha256=hashlib.sha256(text.encode()).hexdigest(),
         library_sha256=found.library_sha256,
-        sandbox=sandbox.protection().text(),
+        sandbox=_confined(found),
         seconds=time.monotonic() - began,
     )
+
+
+def _confined(found: _Found) -> str:
+    text = sandbox.protection().text()
+    emulated = set(found.processors) - {NATIVE}
+    return f"{text}; the harness's system call filter kept by the emulator" if emulated else text
 
 
 def _hold(

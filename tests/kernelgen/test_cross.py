@@ -231,6 +231,21 @@ SYSTEM_CALL = """
   __asm__ volatile("ecall" ::"r"(number) : "a0", "memory");
 #endif
 """
+# Maps 16 GiB: allowed as a call, refused by the limit on the emulator.
+MEMORY = """
+#if defined(__aarch64__)
+  register long number __asm__("x8") = 222;
+  register long a __asm__("x0") = 0, b __asm__("x1") = 1L << 34, c __asm__("x2") = 3;
+  register long d __asm__("x3") = 0x22, e __asm__("x4") = -1, f __asm__("x5") = 0;
+  __asm__ volatile("svc 0" : "+r"(a) : "r"(number), "r"(b), "r"(c), "r"(d), "r"(e), "r"(f));
+#else
+  register long number __asm__("a7") = 222;
+  register long a __asm__("a0") = 0, b __asm__("a1") = 1L << 34, c __asm__("a2") = 3;
+  register long d __asm__("a3") = 0x22, e __asm__("a4") = -1, f __asm__("a5") = 0;
+  __asm__ volatile("ecall" : "+r"(a) : "r"(number), "r"(b), "r"(c), "r"(d), "r"(e), "r"(f));
+#endif
+  if (a < 0 && a > -4096) return 12;
+"""
 
 
 @pytest.mark.parametrize("name", ["aarch64-neon", "riscv64-rvv"])
@@ -252,6 +267,7 @@ SYSTEM_CALL = """
         pytest.param("return 9;", "returned_error", id="error code"),
         pytest.param('for (;;) __asm__ volatile("");', "time_limit", id="endless"),
         pytest.param(SYSTEM_CALL, "forbidden_syscall", id="system call"),
+        pytest.param(MEMORY, "returned_error", id="memory"),
     ],
 )
 def test_what_the_judge_refuses_at_home_is_refused_abroad(name, body, reason):

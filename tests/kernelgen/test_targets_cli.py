@@ -3,13 +3,18 @@
 import json
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kernelgen.__main__ import main
+from kernelgen.judge import sandbox
+from kernelgen.judge.session import Region
+from kernelgen.ops import MeanPool
 from kernelgen.targets import TARGETS, find, toolchain
 from kernelgen.targets.ability import NAMES, abilities
+from kernelgen.targets.emulate import EmulatedSession
 from kernelgen.targets.proof import runs_here
 
 FOREIGN = [name for name, target in TARGETS.items() if target.processors]
@@ -75,6 +80,8 @@ def tools(folder: Path, without: set[str]) -> Path:
 def test_a_missing_tool_takes_only_what_needs_it(
     name, without, lost, package, monkeypatch, tmp_path
 ):
+    # Known before PATH changes: it is asked as a user who may not look into this folder.
+    assert sandbox.bubblewrap()
     monkeypatch.setenv("PATH", str(tools(tmp_path, {without})))
     toolchain.llvm.cache_clear()
     try:
@@ -85,6 +92,26 @@ def test_a_missing_tool_takes_only_what_needs_it(
     assert {word for word in NAMES if not found.able(word)} == lost | {"measure"}
     for word in lost - {"measure"}:
         assert package in found.each[word].why_not or package in found.each[word].packages
+
+
+def test_emulated_code_never_runs_without_walls(monkeypatch):
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda: None)
+    found = abilities(find("riscv64-rvv"))
+    assert found.able("compile")
+    assert found.able("static_cost")
+    assert not found.able("run")
+    assert "bubblewrap" in found.each["run"].packages
+    operator = MeanPool(64)
+    with pytest.raises(FileNotFoundError, match="bwrap"), closing(Region(64)) as room:
+        EmulatedSession(
+            Path("kernel.so"),
+            operator,
+            room,
+            room,
+            target=find("riscv64-rvv"),
+            processor="vlen=128",
+            limit_s=1.0,
+        )
 
 
 def test_prove_prints_what_it_found(capsys):
