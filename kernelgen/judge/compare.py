@@ -182,7 +182,7 @@ def _compare_floats(name: str, got: Array, want: Array, bound: Array, exact: boo
         return Comparison(
             "wrong_output",
             worst,
-            f"{name}{_index(at)} is {mine[at]!r}, wanted {float(want[at])!r} within "
+            f"{name}{_index(at)} is {float(mine[at])!r}, wanted {float(want[at])!r} within "
             f"{float(limit[at]):.3g}; "
             f"{wrong} of {got.size} wrong",
         )

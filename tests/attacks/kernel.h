@@ -21,12 +21,14 @@ static inline long raw_call(long number, long a, long b, long c) {
   __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
   return result;
 }
-enum { CALL_WRITE = 1, CALL_OPEN = 2, CALL_NANOSLEEP = 35, CALL_SOCKET = 41, CALL_FORK = 57, CALL_EXIT_GROUP = 231, CALL_SETITIMER = 38 };
+enum { CALL_WRITE = 1, CALL_OPEN = 2, CALL_NANOSLEEP = 35, CALL_SOCKET = 41, CALL_FORK = 57, CALL_EXIT_GROUP = 231, CALL_SETITIMER = 38,
+       CALL_CLONE = 56, CALL_MPROTECT = 10, CALL_READV = 310 };
 #elif defined(__aarch64__)
 static inline long raw_call(long number, long a, long b, long c) {
   register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
   __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
   return x0;
 }
-enum { CALL_WRITE = 64, CALL_OPEN = 56, CALL_NANOSLEEP = 101, CALL_SOCKET = 198, CALL_FORK = 220, CALL_EXIT_GROUP = 94, CALL_SETITIMER = 103 };
+enum { CALL_WRITE = 64, CALL_OPEN = 56, CALL_NANOSLEEP = 101, CALL_SOCKET = 198, CALL_FORK = 220, CALL_EXIT_GROUP = 94, CALL_SETITIMER = 103,
+       CALL_CLONE = 220, CALL_MPROTECT = 226, CALL_READV = 270 };
 #endif

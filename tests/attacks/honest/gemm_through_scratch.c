@@ -1,0 +1,33 @@
+/* about: transposes its input into a large scratch first
+ * operator: gemm_bias k=96 n=80
+ * dims: m=37
+ * expect: accepted
+ */
+#include "kernel.h"
+enum { K = 96, N = 80 };
+size_t packed_bytes(const int64_t *dim) { (void)dim; return (K * N + N) * 4; }
+int prepare(const void *const *weight, const int64_t *dim, void *packed) {
+  (void)dim;
+  float *p = packed;
+  for (int i = 0; i < K * N; i++) p[i] = ((const float *)weight[0])[i];
+  for (int i = 0; i < N; i++) p[K * N + i] = ((const float *)weight[1])[i];
+  return 0;
+}
+size_t scratch_bytes(const int64_t *dim) { return (size_t)dim[0] * K * 4 + (8u << 20); }
+int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed, void *scratch) {
+  const float *a = in[0], *w = packed, *bias = w + K * N;
+  float *y = out[0];
+  (void)scratch;
+
+  float *turned = scratch;
+  int64_t m = dim[0];
+  for (int64_t i = 0; i < m; i++)
+    for (int k = 0; k < K; k++) turned[k * m + i] = a[i * K + k];
+  for (int64_t i = 0; i < m; i++)
+    for (int j = 0; j < N; j++) {
+      float sum = bias[j];
+      for (int k = 0; k < K; k++) sum += turned[k * m + i] * w[k * N + j];
+      y[i * N + j] = sum;
+    }
+  return 0;
+}
