@@ -256,5 +256,6 @@ def _element(pointer: str) -> str:
 
 def _number(value: int | float, dtype: str) -> str:
     if isinstance(value, float) or dtype == "f32":
-        return c_float(float(value))
+        text = c_float(float(value))
+        return f"({text})" if text.startswith("-") else text
     return str(value) if value >= 0 else f"({value})"

@@ -6,13 +6,13 @@ any one operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from kernelgen.machine import Machine, vector_floats
 from kernelgen.ops.operator import Operator, Role, symbol
-from kernelgen.schedule.schedule import Schedule, ScheduleError
+from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.tile.build import Build, Memory
 from kernelgen.tile.ir import Dtype, Kernel
@@ -53,12 +53,18 @@ def fitted(sketch: Sketch, operator: Operator, schedule: Schedule) -> Kernel:
     return kernel
 
 
-def begin(operator: Operator) -> tuple[Build, dict[str, Memory]]:
-    """A program with the operator's dims and arguments, and its buffers by name."""
+def begin(
+    operator: Operator, *, flat: Mapping[str, Sequence[str | int]] | None = None
+) -> tuple[Build, dict[str, Memory]]:
+    """A program with the operator's dims and arguments, and its buffers by name.
+
+    `flat` gives arguments another shape of the same elements, such as ("n", 8, "h*w").
+    """
     build = Build(operator.name, operator.dims)
     memory: dict[str, Memory] = {}
     for tensor in operator.tensors:
-        sizes = [_size(build, size) for size in tensor.shape]
+        shape = (flat or {}).get(tensor.name, tensor.shape)
+        sizes = [_size(build, size) for size in shape]
         memory[tensor.name] = build.buffer(tensor.name, DTYPE[tensor.dtype], sizes, tensor.role)
     return build, memory
 
@@ -66,8 +72,17 @@ def begin(operator: Operator) -> tuple[Build, dict[str, Memory]]:
 def _size(build: Build, size: str | int) -> Any:
     if isinstance(size, int):
         return size
+    left, star, right = size.partition("*")
+    if star and not left.isdigit():
+        return build.dim(left) * build.dim(right)
     factor, name, extra = symbol(size)
     return build.dim(name) * factor + extra
+
+
+def room(choices: Mapping[str, Value], rows: str, vectors: str) -> int:
+    """Vector registers that a tile of sums takes, with one row of operands and one to spare."""
+    high, wide = cast("int", choices[rows]), cast("int", choices[vectors])
+    return high * wide + wide + 1
 
 
 def widths(machine: Machine) -> tuple[int, ...]:

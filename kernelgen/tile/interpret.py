@@ -375,11 +375,13 @@ def _memory(machine: Machine, buffer: Buffer, arrays: Mapping[str, Array]) -> _M
         if buffer.name not in arrays:
             raise TileError(f"{machine.kernel.name}: array {buffer.name!r} is missing")
         data = np.array(arrays[buffer.name])
-        if data.shape != shape or data.dtype != dtype:
+        # A program may see the same elements under another shape, such as h and w as one axis.
+        if data.size != np.prod(shape, dtype=np.int64) or data.dtype != dtype:
             raise TileError(
                 f"{machine.kernel.name}: {buffer.name}: got {data.dtype}{list(data.shape)}, "
                 f"wanted {np.dtype(dtype)}{list(shape)}"
             )
+        data = data.reshape(shape)
     else:
         if min(shape, default=1) < 0:
             raise TileError(f"{machine.kernel.name}: {buffer.name}: shape {list(shape)}")

@@ -48,8 +48,9 @@ def right(example: Example, arrays: dict[str, np.ndarray], got: dict[str, np.nda
     want = example.operator.oracle(arrays, example.dims)
     bound = example.operator.error_bound(arrays, example.dims)
     for tensor in example.operator.by_role("output"):
-        error = np.abs(got[tensor.name].astype(np.float64) - want[tensor.name])
-        same = (got[tensor.name] == want[tensor.name]) | (error <= bound[tensor.name])
+        found = got[tensor.name].reshape(want[tensor.name].shape)
+        error = np.abs(found.astype(np.float64) - want[tensor.name])
+        same = (found == want[tensor.name]) | (error <= bound[tensor.name])
         assert np.all(same), f"{tensor.name}: worst {np.nanmax(error)}"
 
 
