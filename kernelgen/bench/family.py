@@ -53,7 +53,8 @@ class Peers:
     `torch(torch, operator, dims)`: a function (inputs, weights) -> outputs over torch tensors.
     `shared_weights`: no stack packs these weights, and a model has one set (a table).
     `fixed`: inputs whose values all copies share (see `Contents`).
-    `slack`: how often the operator's error bound a peer may err; more than 1 needs a reason.
+    `slack`: how often the error bound a peer may err. `bound(operator, arrays)`: another bound than
+    the operator's, for a stack whose honest arithmetic is coarser; `bound_note` says which.
     """
 
     forms: Callable[[Any, Dims], Mapping[str, Form]] = _no_forms
@@ -62,6 +63,8 @@ class Peers:
     shared_weights: bool = False
     fixed: tuple[str, ...] = ()
     slack: float = 2.0
+    bound: Callable[[Any, Arrays], Mapping[str, Array]] | None = None
+    bound_note: str = "the operator's"
 
 
 def peers_of(operator: Operator) -> Peers:

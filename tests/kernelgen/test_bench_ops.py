@@ -99,7 +99,7 @@ def test_every_formulation_of_every_stack_is_right(family, operator, dims):
     assert troubles == []
     for side in found.sides:
         made.refresh()
-        assert worst_error(side, made) <= peers.slack, side.name
+        assert worst_error(side, made, peers) <= peers.slack, side.name
 
 
 def test_a_peer_that_answers_wrongly_is_out_with_the_reason():
