@@ -13,7 +13,7 @@ there is overwritten before it is used.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kernelgen.emit.part import BAD_LENGTH, BAD_PAGE
@@ -41,8 +41,6 @@ from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
 
 HIDDEN_SCORE = -3.0e38
-LINE = 16
-"""Floats in a cache line."""
 
 Decode = AttentionDecode | AttentionDecodePaged
 
@@ -69,10 +67,6 @@ class _Cache(ABC):
     def at(self, rows: int | None, j: Expr) -> tuple[Index, ...]:
         """Leading indices of `rows` positions from j on, or of position j alone."""
 
-    @abstractmethod
-    def ahead(self, j: Expr, distance: int) -> tuple[Index, ...]:
-        """Leading indices of about the position `distance` after j, for a prefetch."""
-
 
 class _Contiguous(_Cache):
     def most(self) -> Expr:
@@ -87,9 +81,6 @@ class _Contiguous(_Cache):
     def at(self, rows: int | None, j: Expr) -> tuple[Index, ...]:
         return (self.s, j) if rows is None else (self.s, span(j, rows))
 
-    def ahead(self, j: Expr, distance: int) -> tuple[Index, ...]:
-        return (self.s, j + distance)
-
 
 class _Paged(_Cache):
     def most(self) -> Expr:
@@ -102,7 +93,6 @@ class _Paged(_Cache):
             page = b.let("page_no", cast("i64", table[self.s, place]))
             b.check(page >= 0, BAD_PAGE)
             b.check(page < b.dim("pages"), BAD_PAGE)
-        self.used = used
 
     def block(self, j: Expr) -> None:
         table = self.memory["table"]
@@ -112,11 +102,6 @@ class _Paged(_Cache):
         row = j % PAGE
         return (self.page, row) if rows is None else (self.page, span(row, rows))
 
-    def ahead(self, j: Expr, distance: int) -> tuple[Index, ...]:
-        table = self.memory["table"]
-        later = minimum(j // PAGE + 1, self.used - 1)
-        return (cast("i64", table[self.s, later]), j % PAGE)
-
 
 @dataclass(frozen=True)
 class _Parts:
@@ -124,7 +109,6 @@ class _Parts:
 
     operator: Decode
     v: int
-    ahead: int
     b: Build
     memory: Mapping[str, Memory]
     cache: _Cache
@@ -138,18 +122,9 @@ class _Parts:
     def query(self, head: Expr) -> Expr:
         return self.b.let("query", self.memory["q"][self.s, head, span(0, self.operator.head_size)])
 
-    def prefetch(self, name: str, j: Expr, h: Expr, count: int) -> None:
-        """The rows of `count` positions, some way ahead of j."""
-        if not self.ahead:
-            return
-        with self.b.loop("soon", j, j + count) as soon:
-            where = self.cache.ahead(soon, self.ahead)
-            for line in range(0, self.operator.head_size, LINE):
-                self.b.prefetch(self.memory[name], (*where, h, line))
-
 
 def _program(operator: Decode, schedule: Schedule) -> Kernel:
-    v, ahead = schedule.number("vector"), schedule.number("ahead")
+    v = schedule.number("vector")
     b, memory = begin(operator)
     paged = isinstance(operator, AttentionDecodePaged)
     room = (b.dim("max_pages") * PAGE if paged else b.dim("max_len")) + 2 * v
@@ -162,7 +137,7 @@ def _program(operator: Decode, schedule: Schedule) -> Kernel:
         b.check(length <= cache.most(), BAD_LENGTH)
         cached = b.let("cached", length - 1)
         cache.open(cached)
-        parts = _Parts(operator, v, ahead, b, memory, cache, s, cached)
+        parts = _Parts(operator, v, b, memory, cache, s, cached)
         _scores(parts)
         _softmax(parts)
         _mix(parts, schedule.number("block"))
@@ -196,7 +171,6 @@ def _score_block(p: _Parts, first: Expr) -> None:
     keys, scores = p.memory["key_cache"], p.memory["scores"]
     p.cache.block(first)
     with b.loop("h", 0, p.operator.kv_heads) as h:
-        p.prefetch("key_cache", first, h, v)
         with b.loop("r", 0, p.group) as r:
             head = b.let("head", h * p.group + r)
             q = p.memory["q"]
@@ -265,11 +239,7 @@ def _mix(p: _Parts, block: int) -> None:
     with b.loop("j", 0, p.cached, block) as j:
         last = b.let("last", minimum(j + block, p.cached))
         p.cache.block(j)
-
-        def ahead(h: Expr) -> None:
-            p.prefetch("value_cache", j, h, block)
-
-        for heads, columns, h in _tiles(p, ahead):
+        for heads, columns, h in _tiles(p):
             mixed = b.let("mixed", p.memory["out"][p.s, heads, columns])
             with b.loop("i", j, last) as i:
                 row = values[(*p.cache.at(None, i), h, columns)]
@@ -285,39 +255,29 @@ def _weight(p: _Parts, heads: Reach, at: Expr) -> Expr:
     return p.memory["scores"][heads, span(at, 1)]
 
 
-def _tiles(
-    p: _Parts, before: Callable[[Expr], None] = lambda h: None
-) -> Iterator[tuple[Reach, Reach, Expr]]:
-    """Query heads, columns and their head of values, once, in loops over all of them; `before`
-    opens the turn of a head of values.
-    """
+def _tiles(p: _Parts) -> Iterator[tuple[Reach, Reach, Expr]]:
+    """Query heads, columns and their head of values, once, in loops over all of them."""
     rows, lanes = _tiling(p)
-    with p.b.loop("h", 0, p.operator.kv_heads) as h:
-        before(h)
-        with (
-            p.b.loop("r", 0, p.group, rows) as r,
-            p.b.loop("c", 0, p.operator.head_size, lanes) as c,
-        ):
-            yield span(h * p.group + r, rows), span(c, lanes), h
+    with (
+        p.b.loop("h", 0, p.operator.kv_heads) as h,
+        p.b.loop("r", 0, p.group, rows) as r,
+        p.b.loop("c", 0, p.operator.head_size, lanes) as c,
+    ):
+        yield span(h * p.group + r, rows), span(c, lanes), h
 
 
 def _space(operator: Decode, machine: Machine) -> SearchSpace:
     wide = tuple(v for v in widths(machine) if operator.head_size % v == 0)
-    axes: dict[str, tuple[Value, ...]] = {
-        "vector": wide,
-        "block": (16, 32, 64),
-        "ahead": (0, 16, 32, 64),
-    }
+    axes: dict[str, tuple[Value, ...]] = {"vector": wide, "block": (4, 8, 16, 32, 64)}
     paged = isinstance(operator, AttentionDecodePaged)
 
     def rule(choices: Mapping[str, Value]) -> str | None:
-        if paged and choices["block"] != PAGE:
-            return f"block: got {choices['block']}, wanted a page of {PAGE}"
-        if paged and choices["ahead"] not in (0, PAGE):
-            return f"ahead: got {choices['ahead']}, wanted 0 or a page of {PAGE}"
+        block = choices["block"]
+        if paged and isinstance(block, int) and PAGE % block:
+            return f"block: got {block}, wanted a part of a page of {PAGE}"
         return None
 
-    start: dict[str, Value] = {"vector": wide[-1], "block": 16, "ahead": 0}
+    start: dict[str, Value] = {"vector": wide[-1], "block": 16}
     return SearchSpace(operator.name, axes, start, rule)
 
 
