@@ -88,7 +88,8 @@ class Bench:
         self._secret = secret
         self._built: dict[Proposal, Candidate] = {}
         self._beaten: set[str] = set()
-        self._run = os.urandom(8).hex()
+        self.run = os.urandom(8).hex()
+        """Names this search in the records."""
         self._context = context(operator, self.points, machine)
         self._owed = Decimal(0)
         self.unwritten = 0
@@ -119,7 +120,7 @@ class Bench:
             detail="",
             seconds=0.0,
             proposing_s=proposing_s,
-            run=self._run,
+            run=self.run,
             context=self._context,
         )
         try:

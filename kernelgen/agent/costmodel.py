@@ -24,7 +24,7 @@ from kernelgen.ops.operator import Operator
 from kernelgen.schedule import Schedule
 from kernelgen.schedule.schedule import Value
 
-TREES = 48
+TREES = 32
 UNUSABLE = math.log(0.25)
 """The log speed that stands for a schedule that was refused for another reason than its speed."""
 
@@ -78,6 +78,7 @@ class CostModel:
         }
         self._numbers = [axis for axis in self._axes if axis not in self._words]
         self._forest: Any = None
+        self._known: dict[Schedule, list[float]] = {}
 
     def fit(self, examples: Sequence[Example], seed: int) -> None:
         """Learn from at least two examples; the same examples and seed learn the same."""
@@ -104,6 +105,11 @@ class CostModel:
         return np.array([[*self._columns(schedule), *facts] for schedule, facts in rows])
 
     def _columns(self, schedule: Schedule) -> list[float]:
+        if schedule not in self._known:
+            self._known[schedule] = self._computed(schedule)
+        return self._known[schedule]
+
+    def _computed(self, schedule: Schedule) -> list[float]:
         choices = schedule.as_dict
         words = [table.get(choices.get(axis, ""), MISSING) for axis, table in self._words.items()]
         logs = [_log(choices.get(axis)) for axis in self._numbers]

@@ -90,14 +90,23 @@ class Knowledge:
 
     @classmethod
     def load(cls, path: Path) -> Knowledge:
-        """From one `trials.jsonl`, or every `*.jsonl` under a folder. Lines that are no trials
-        of a search make `ValueError`, naming file and line.
+        """From one file of trials, or every such `*.jsonl` under a folder (ledgers and answers
+        lie beside them and are left out). A damaged line makes `ValueError`, naming it.
         """
-        files = sorted(path.rglob("*trials*.jsonl")) if path.is_dir() else [path]
+        files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+        files = [file for file in files if file.name not in ("ledger.jsonl", "answers.jsonl")]
         return cls(
             landscape
             for file in files
             for landscape in landscapes(list(read(file)), Records(file) if file.exists() else None)
+        )
+
+    def joined(self, path: Path | None) -> Knowledge:
+        """This and what lies at `path` (None adds nothing)."""
+        return (
+            self
+            if path is None
+            else Knowledge((*self._landscapes, *Knowledge.load(path)._landscapes))
         )
 
     def near(

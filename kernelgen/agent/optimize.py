@@ -24,14 +24,17 @@ import numpy.typing as npt
 
 from kernelgen.agent.bench import Bench
 from kernelgen.agent.gate import MODEL_EFFORT, Chosen, Gate, TrafficEncoder, package_candidate
+from kernelgen.agent.knowledge import Knowledge, landscapes
 from kernelgen.agent.ledger import Booking, Ledger
-from kernelgen.agent.records import Records, Trial, harness_sha256
+from kernelgen.agent.operators import Searches, TuneError
+from kernelgen.agent.options import Options
+from kernelgen.agent.records import Records, harness_sha256
 from kernelgen.agent.results import (
     EventKind,
     TrialEvent,
     TuneResult,
 )
-from kernelgen.agent.search import Found, search, transferred
+from kernelgen.agent.search import Found
 from kernelgen.agent.summary import (
     brief,
     model_gate,
@@ -39,6 +42,7 @@ from kernelgen.agent.summary import (
     write_json,
 )
 from kernelgen.agent.traffic import model_points, operator_points
+from kernelgen.agent.transcript import ANSWERS, Transcript
 from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.emit import MODEL
 from kernelgen.judge.contest import Point, Race
@@ -47,20 +51,12 @@ from kernelgen.judge.trial import judge_points
 from kernelgen.judge.verdict import JUDGE_VERSION, Candidate, Verdict
 from kernelgen.machine import Machine, describe
 from kernelgen.package.build import build, seal
-from kernelgen.schedule import Schedule, ScheduleError, SearchSpace, space
+from kernelgen.schedule import Schedule, space
 
 SEARCH_PART = 0.65
 """Part of the budget for operators alone; the rest is for races inside the model."""
 
-WORTH_SEARCHING = 0.02
-"""An operator below this part of the model's time keeps its default: no gain there could be seen.
-"""
-
 MODEL_LIMIT_S = 60.0
-
-
-class TuneError(RuntimeError):
-    """The model cannot be tuned here; names what failed and what to do."""
 
 
 def optimize(
@@ -75,6 +71,7 @@ def optimize(
     currency: str = "USD",
     records: Path | None = None,
     core: int = 0,
+    options: Options | None = None,
     on_event: Callable[[TrialEvent], None] | None = None,
 ) -> TuneResult:
     """Search faster kernels for `model` on `machine` (this one when None) and leave a package in
@@ -82,12 +79,14 @@ def optimize(
 
     `samples` are token id sequences of the traffic. `budget_s` bounds the search in seconds. Ctrl-C
     ends the search early and still packages the best so far. With `records` a later search with the
-    same file skips what is known and judges the old winner again. Raises `TuneError` when not even
-    the default kernels are correct here.
+    same file skips what is known and judges the old winner again. `options` hold everything else a
+    search may use or spend: trials, money, earlier knowledge, a language model. Raises `TuneError`
+    when not even the default kernels are correct here.
     """
     if budget_s < 0:
         raise ValueError(f"budget_s: got {budget_s}, wanted 0 or more seconds")
     points = model_points(samples)
+    options = options or Options()
     with workplace(out) as work:
         tuning = _Tuning(
             encoder=TrafficEncoder(str(model), tuple(samples)),
@@ -96,8 +95,16 @@ def optimize(
             core=core,
             seed=seed,
             work=work,
-            ledger=Ledger(work / "ledger.jsonl", price_per_core_hour, currency),
+            ledger=Ledger(
+                work / "ledger.jsonl",
+                price_per_core_hour,
+                currency,
+                customer=options.customer,
+                model=model.stem,
+                token_price=options.token_price,
+            ),
             records=Records(records or work / "trials.jsonl"),
+            options=options,
             on_event=on_event,
         )
         return tuning.run(out, budget_s)
@@ -113,6 +120,7 @@ class _Tuning:
     work: Path
     ledger: Ledger
     records: Records
+    options: Options
     on_event: Callable[[TrialEvent], None] | None
     began: float = field(default_factory=time.monotonic)
     trials: int = 0
@@ -137,7 +145,7 @@ class _Tuning:
             for name, operator in graph.operators.items()
         }
         shares, default_ns = self._shares(benches, defaults) if budget_s else ({}, {})
-        found = self._search_operators(benches, shares, budget_s * SEARCH_PART)
+        found = self._search_operators(benches, shares, self.began + budget_s * SEARCH_PART)
         gate = Gate(
             self.encoder,
             self.points,
@@ -176,54 +184,27 @@ class _Tuning:
         return {name: weighted[name] / total for name in ordered}, single
 
     def _search_operators(
-        self, benches: Mapping[str, Bench], shares: Mapping[str, float], budget_s: float
+        self, benches: Mapping[str, Bench], shares: Mapping[str, float], end: float
     ) -> dict[str, Found]:
-        found: dict[str, Found] = {}
-        queue = [name for name, share in shares.items() if share >= WORTH_SEARCHING]
-        end = self.began + budget_s
-        for place, name in enumerate(queue):
-            left = end - time.monotonic()
-            # The first operator is always looked at, however slow the shares were to come.
-            if self.interrupted or (left <= 0 and place):
-                break
-            part = shares[name] / sum(shares[other] for other in queue[place:])
-            bench = benches[name]
-            self._say("operator", name, f"{shares[name]:.1%} of the model's time", None)
-            choices = space(bench.operator, self.machine)
-            found[name] = search(
-                choices,
-                bench,
-                np.random.default_rng([self.seed, *name.encode()]),
-                budget_s=left * part,
-                starts=self._starts(choices, found),
-                on_trial=self._heard,
-            )
-            self.interrupted = found[name].interrupted
-            if self.interrupted:
-                self._say("interrupted", name, "keeping the best so far", None)
-            if found[name].schedule is None and not self.interrupted:
-                refused = found[name].trials[0]
-                raise TuneError(f"{name}: no correct kernel; {refused.reason}: {refused.detail}")
+        llm = self.options.llm
+        path = self.options.knowledge
+        searches = Searches(
+            machine=self.machine,
+            seed=self.seed,
+            records=self.records,
+            ledger=self.ledger,
+            options=self.options,
+            knowledge=Knowledge(landscapes(self.records.trials())).joined(path),
+            line=None if llm is None else Transcript(self.work / ANSWERS, llm.ask),
+            say=self._heard,
+        )
+        found = searches.run(benches, shares, end)
+        self.interrupted = searches.interrupted
         return found
 
-    def _starts(self, choices: SearchSpace, found: Mapping[str, Found]) -> dict[str, Schedule]:
-        starts: dict[str, Schedule] = {}
-        known = _parsed(self.records.best(choices.operator))
-        if known is not None:
-            starts["records"] = known
-        for name, result in found.items():
-            if result.schedule is not None and result.schedule != result.default:
-                moved = transferred(choices, result.schedule)
-                if moved is not None:
-                    starts[f"transfer from {name}"] = moved
-        return starts
-
-    def _heard(self, trial: Trial) -> None:
-        self.trials += 1
-        fresh = trial.accepted and trial.ratio is not None
-        kind: EventKind = "kept" if fresh else "resumed" if trial.seconds == 0.0 else "trial"
-        text = f"{trial.reason} {trial.schedule.partition(': ')[2]}"
-        self._say(kind, trial.operator, text, trial.ratio)
+    def _heard(self, kind: EventKind, operator: str | None, text: str, ratio: float | None) -> None:
+        self.trials += kind in ("kept", "trial", "resumed")
+        self._say(kind, operator, text, ratio)
 
     def _choose(
         self,
@@ -343,6 +324,8 @@ class _Tuning:
         }
         write_json(folder / "verdicts.json", verdicts)
         shutil.copyfile(self.ledger.path, folder / "ledger.jsonl")
+        if (self.work / ANSWERS).exists():
+            shutil.copyfile(self.work / ANSWERS, folder / ANSWERS)
         trials = folder / "trials.jsonl"
         trials.write_bytes(self.records.path.read_bytes() if self.records.path.exists() else b"")
         sha256 = seal(
@@ -384,13 +367,3 @@ class _Tuning:
         if self.on_event is not None:
             elapsed = time.monotonic() - self.began
             self.on_event(TrialEvent(kind, operator, self.trials, text, ratio, elapsed))
-
-
-def _parsed(known: Trial | None) -> Schedule | None:
-    """The schedule of an old record, or None when this version cannot read it any more."""
-    if known is None:
-        return None
-    try:
-        return Schedule.parse(known.schedule)
-    except ScheduleError:
-        return None

@@ -30,6 +30,10 @@ CURIOUS = 0.15
 """Part of the offers that take one of the `MERELY_GOOD` instead of the best."""
 
 MERELY_GOOD = 16
+
+REFIT = 1.08
+"""The model learns again when this search has so many times the trials it had last time."""
+
 MOST_EXAMPLES = 600
 
 
@@ -41,6 +45,8 @@ class Predict(Plain):
     def __init__(self, facts: tuple[float, ...], similar: Sequence[Example] = ()) -> None:
         self._facts = facts
         self._similar = tuple(similar)[-MOST_EXAMPLES:]
+        self._model: CostModel | None = None
+        self._learnt = 0
 
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
@@ -54,9 +60,12 @@ class Predict(Plain):
         pool = self._pool(space, history, rng)
         if not pool:
             return None
-        model = CostModel(space.axes)
-        model.fit([*self._similar, *mine], int(rng.integers(2**31)))
-        mean, spread = model.predict(pool, self._facts)
+        seed = int(rng.integers(2**31))
+        if self._model is None or len(mine) >= self._learnt * REFIT:
+            self._model = self._model or CostModel(space.axes)
+            self._model.fit([*self._similar, *mine], seed)
+            self._learnt = len(mine)
+        mean, spread = self._model.predict(pool, self._facts)
         order = np.argsort(-(mean + BONUS * spread), kind="stable")
         place = int(rng.integers(min(MERELY_GOOD, len(pool)))) if rng.random() < CURIOUS else 0
         return pool[int(order[place])]

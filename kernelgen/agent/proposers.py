@@ -21,6 +21,9 @@ from kernelgen.schedule import Schedule, SearchSpace
 
 ELITE = 6
 ATTEMPTS = 40
+FADING = 0.85
+BONUS = 0.5
+"""How much asking somebody who was hardly asked is worth, against the best standing of 1."""
 
 
 @dataclass
@@ -160,15 +163,17 @@ def standard(*more: Proposer) -> tuple[Proposer, ...]:
 
 
 class Bandit:
-    """Chooses the proposer with the best gain per second so far, plus a bonus for the rarely asked
-    (UCB1).
+    """Chooses the proposer with the best gain per second lately, plus a bonus for the rarely asked.
+
+    Discounted UCB (Garivier and Moulines, 2011): with every trial the past of all proposers counts
+    `FADING` of what it did, so that what found the first easy gains does not lead for ever.
     """
 
     def __init__(self, proposers: Sequence[Proposer] = PROPOSERS) -> None:
         self._proposers = tuple(proposers)
         self._gain: dict[str, float] = {p.name: 0.0 for p in proposers}
         self._seconds: dict[str, float] = {p.name: 0.0 for p in proposers}
-        self._asked: dict[str, int] = {p.name: 0 for p in proposers}
+        self._asked: dict[str, float] = {p.name: 0.0 for p in proposers}
 
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
@@ -198,12 +203,15 @@ class Bandit:
         """`log_gain` is the logarithm of the accepted ratio, 0 for a refused trial."""
         if name not in self._asked:
             return
-        self._asked[name] += 1
+        for table in (self._gain, self._seconds, self._asked):
+            for other in table:
+                table[other] *= FADING
+        self._asked[name] += 1.0
         self._gain[name] += max(0.0, log_gain)
         self._seconds[name] += max(seconds, 1e-3)
 
     def standing(self) -> Mapping[str, float]:
-        """Gain per second of every proposer."""
+        """Gain per second of every proposer, lately."""
         return {name: self._gain[name] / max(self._seconds[name], 1.0) for name in self._gain}
 
     def _rank(self, proposer: Proposer) -> tuple[float, int]:
@@ -213,5 +221,5 @@ class Bandit:
         if not asked:
             return (-math.inf, order)
         best = max(self.standing().values()) or 1.0
-        bonus = 0.5 * math.sqrt(math.log(1 + sum(self._asked.values())) / asked)
+        bonus = BONUS * math.sqrt(math.log(1.0 + sum(self._asked.values())) / asked)
         return (-(self.standing()[proposer.name] / best + bonus), order)

@@ -145,13 +145,19 @@ def fresh(trial: Trial, now: datetime) -> bool:
 
 
 class Records:
-    """The trials of one file; reads what is there, appends what is new."""
+    """The trials of one file; reads what is there, appends what is new.
 
-    def __init__(self, path: Path) -> None:
+    With `before` the file is read as it was when the search of that name (`Trial.run`) began.
+    """
+
+    def __init__(self, path: Path, *, before: str | None = None) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._found: dict[str, Trial] = {}
         for trial in read(path):
+            if before is not None and trial.run == before:
+                break
+            self._found.pop(trial.key, None)
             self._found[trial.key] = trial
 
     def find(self, wanted: str) -> Trial | None:

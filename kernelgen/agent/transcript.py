@@ -17,6 +17,8 @@ from kernelgen.agent.confined import SourceRefusedError, preprocess
 from kernelgen.agent.endpoint import Answer, EndpointError, Message
 from kernelgen.agent.ledger import append_line
 
+ANSWERS = "answers.jsonl"
+
 Ask = Callable[[Sequence[Message], int], Answer]
 
 

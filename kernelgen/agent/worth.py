@@ -7,7 +7,8 @@ expected log gain per trial times trials per minute. The expected gain per trial
 win by the rule of succession (Laplace, 1774), (wins + 1) / (trials + 2) over the last `WINDOW`
 trials, times the mean log gain of those wins and of one assumed small win. No minute can take off
 more than lies above the roofline. That part times the operator's share of the whole time times the
-money the whole time costs is what the minute is worth.
+money the whole time costs is what the minute is worth. A minute's price is the stated one, or what
+the last trials cost per minute (tokens too) where that is more.
 Never here: a clock, a price that was not handed in.
 """
 
@@ -47,7 +48,8 @@ class Worth:
 
     def used_up(self, trials: Sequence[Trial]) -> bool:
         """Whether the next minute costs more than it is expected to bring."""
-        return self.next_minute(trials) < self.price_per_minute
+        price = max(self.price_per_minute, _minute_price(trials[-WINDOW:]))
+        return self.next_minute(trials) < price
 
     def next_minute(self, trials: Sequence[Trial]) -> Decimal:
         """Money that another minute of searching is expected to be worth."""
@@ -62,10 +64,21 @@ def achievable(trials: Sequence[Trial]) -> float:
 
 
 def _minute_gain(recent: Sequence[Trial]) -> float:
-    seconds = sum(trial.seconds + trial.proposing_s for trial in recent)
+    seconds = _seconds(recent)
     if seconds <= 0.0:
         return 1.0  # nothing is known yet
     wins = [math.log(t.ratio) for t in recent if t.accepted and t.ratio is not None and t.ratio > 1]
     chance = (len(wins) + 1) / (len(recent) + 2)
     mean = (sum(wins) + ASSUMED_WIN) / (len(wins) + 1)
     return 1.0 - math.exp(-chance * mean * len(recent) * 60.0 / seconds)
+
+
+def _minute_price(recent: Sequence[Trial]) -> Decimal:
+    seconds = _seconds(recent)
+    if seconds <= 0.0:
+        return Decimal(0)
+    return sum((Decimal(t.cost) for t in recent), Decimal(0)) * 60 / Decimal(seconds)
+
+
+def _seconds(recent: Sequence[Trial]) -> float:
+    return sum(trial.seconds + trial.proposing_s for trial in recent)
