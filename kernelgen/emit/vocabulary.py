@@ -85,15 +85,13 @@ WORD i32x${v} lanes_x${v}(void) { return (i32x${v}){${lanes}}; }
 
 /* The first n lanes, the rest zero; nothing is touched beyond them. */
 ${partial}
-/* Written lane by lane: compilers then find the one instruction that each of these is. */
 WORD f32x${v} pick_f32x${v}(i32x${v} test, f32x${v} yes, f32x${v} no) {
-  for (int i = 0; i < ${v}; i++) yes[i] = test[i] ? yes[i] : no[i];
-  return yes;
+  return (f32x${v})(((i32x${v})yes & test) | ((i32x${v})no & ~test));
 }
 WORD i32x${v} pick_i32x${v}(i32x${v} test, i32x${v} yes, i32x${v} no) {
-  for (int i = 0; i < ${v}; i++) yes[i] = test[i] ? yes[i] : no[i];
-  return yes;
+  return (yes & test) | (no & ~test);
 }
+/* Written lane by lane: compilers find the one instruction that each of these is. */
 ${orders}WORD f32x${v} abs_f32x${v}(f32x${v} x) { return (f32x${v})((i32x${v})x & 0x7fffffff); }
 WORD f32x${v} sqrt_f32x${v}(f32x${v} x) {
   for (int i = 0; i < ${v}; i++) x[i] = __builtin_sqrtf(x[i]);
@@ -132,7 +130,7 @@ WORD f32x${v} exp_below_f32x${v}(f32x${v} x) {
   r = r - n * ${ln2_low};
   f32x${v} p = splat_f32x${v}(${below_first});
 ${below_steps}  p = p * (f32x${v})((i32x${v})shifted << 23);
-  return pick_f32x${v}(x < low, (f32x${v}){}, p);
+  return (f32x${v})((i32x${v})p & ~(x < low));
 }
 /* log(x) for x > 0: x = 2^n m with m near 1, then the series of atanh in (m - 1) / (m + 1). */
 WORD f32x${v} log_f32x${v}(f32x${v} x) {
