@@ -149,21 +149,26 @@ class Endpoint:
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         cut = threading.Event()
+        held: list[socket.socket] = []
 
         def end() -> None:
             # A reader that waits for a byte a second never meets a socket time-out of its own.
             cut.set()
-            with suppress(OSError, AttributeError):
-                link.sock.shutdown(socket.SHUT_RDWR)
+            for open_socket in held:
+                with suppress(OSError):
+                    open_socket.shutdown(socket.SHUT_RDWR)
 
         watch = threading.Timer(left, end)
         watch.daemon = True
         watch.start()
         try:
-            link.request("POST", path + (f"?{parts.query}" if parts.query else ""), body, headers)
-            answer = link.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            raw = self._body(answer)
+            link.connect()
+            held.append(link.sock)  # the connection forgets it once the answer has begun
+            query = f"?{parts.query}" if parts.query else ""
+            link.request("POST", path + query, body, headers)
+            with link.getresponse() as answer:
+                found = {name.lower(): value for name, value in answer.getheaders()}
+                raw = self._body(answer)
             if cut.is_set():
                 raise EndpointError("time_limit", f"no whole answer within {self.limit_s:g} s")
             return answer.status, found, raw
@@ -177,6 +182,8 @@ class Endpoint:
         finally:
             watch.cancel()
             link.close()
+            for open_socket in held:
+                open_socket.close()
 
     def _body(self, answer: http.client.HTTPResponse) -> bytes:
         parts: list[bytes] = []

@@ -21,8 +21,8 @@ from kernelgen.schedule import Schedule, SearchSpace
 
 ELITE = 6
 ATTEMPTS = 40
-FADING = 0.85
-BONUS = 0.5
+FADING = 0.8
+BONUS = 0.7
 """How much asking somebody who was hardly asked is worth, against the best standing of 1."""
 
 
@@ -165,15 +165,16 @@ def standard(*more: Proposer) -> tuple[Proposer, ...]:
 class Bandit:
     """Chooses the proposer with the best gain per second lately, plus a bonus for the rarely asked.
 
-    Discounted UCB (Garivier and Moulines, 2011): with every trial the past of all proposers counts
-    `FADING` of what it did, so that what found the first easy gains does not lead for ever.
+    UCB1 over discounted gains (Garivier and Moulines, 2011): with every trial the past gains and
+    seconds of all proposers count `FADING` of what they did, so that what found the first easy
+    gains does not lead for ever.
     """
 
     def __init__(self, proposers: Sequence[Proposer] = PROPOSERS) -> None:
         self._proposers = tuple(proposers)
         self._gain: dict[str, float] = {p.name: 0.0 for p in proposers}
         self._seconds: dict[str, float] = {p.name: 0.0 for p in proposers}
-        self._asked: dict[str, float] = {p.name: 0.0 for p in proposers}
+        self._asked: dict[str, int] = {p.name: 0 for p in proposers}
 
     def propose(
         self, space: SearchSpace, history: History, rng: np.random.Generator
@@ -203,10 +204,10 @@ class Bandit:
         """`log_gain` is the logarithm of the accepted ratio, 0 for a refused trial."""
         if name not in self._asked:
             return
-        for table in (self._gain, self._seconds, self._asked):
+        for table in (self._gain, self._seconds):
             for other in table:
                 table[other] *= FADING
-        self._asked[name] += 1.0
+        self._asked[name] += 1
         self._gain[name] += max(0.0, log_gain)
         self._seconds[name] += max(seconds, 1e-3)
 
@@ -221,5 +222,5 @@ class Bandit:
         if not asked:
             return (-math.inf, order)
         best = max(self.standing().values()) or 1.0
-        bonus = BONUS * math.sqrt(math.log(1.0 + sum(self._asked.values())) / asked)
+        bonus = BONUS * math.sqrt(math.log(1 + sum(self._asked.values())) / asked)
         return (-(self.standing()[proposer.name] / best + bonus), order)
