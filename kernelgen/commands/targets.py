@@ -114,7 +114,7 @@ def _print(proof: Mapping[str, object]) -> None:
     instructions, figures = proof["instructions"], proof["figures"]
     if isinstance(instructions, Mapping):
         found = ", ".join(f"{count} {name}" for name, count in list(instructions.items())[:8])
-        print(f"vector instructions: {found}")
+        print(f"vector instructions: {found or 'none'}")
     if isinstance(figures, list):
         for figure in figures:
             print(f"{figure['value']:.6g} {figure['unit']} ({figure['class']}, {figure['basis']})")

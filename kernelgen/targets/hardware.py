@@ -66,6 +66,8 @@ _AVX2 = ("avx2", "bmi1", "bmi2", "f16c", "fma")
 _AVX512 = (*_AVX2, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _V4 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
 _VNNI = ("-mavx512vnni",)
+# A whole register as operand, or moved from and to memory.
+_NEON = r"^\S+\s+(.*\bv\d+\.(16b|8h|4s|2d)\b|q\d+)"
 _RVV_CPU = "rv64,v=true,vlen={},vext_spec=v1.0"
 
 
@@ -80,7 +82,8 @@ def _rvv(vector_bits: int, lengths: tuple[int, ...]) -> Target:
         emulated=tuple((f"vlen={length}", _RVV_CPU.format(length)) for length in lengths),
         # LLVM 19 has no scheduling model of a core with 256-bit registers.
         cores=("sifive-p670",) if vector_bits == 128 else (),
-        signature=r"^v(fmacc|fmadd|fadd|fsub|fmul|le32|se32|le8|wmul|wmacc)\.",
+        # Everything that works on vectors; vset* only says how long they are.
+        signature=r"^v(?!set)[a-z]",
         special=r"^vfm(acc|add)\.",
         probe=_MULTIPLY_ADD,
         about=f"RISC-V with the V extension 1.0, registers of at least {vector_bits} bits",
@@ -154,7 +157,7 @@ _ALL = (
         # A processor without the dot product: code that used it would die here.
         emulated=(("cortex-a57", "cortex-a57"),),
         cores=("neoverse-n1", "neoverse-v2", "cortex-a55"),
-        signature=r"^((fmla|fmls|fmul|fadd|fsub)\s+v|(ld|st)(r|p|ur)\s+q)",
+        signature=_NEON,
         special=r"^fmla\s+v",
         probe=_MULTIPLY_ADD,
         about="64-bit ARM: 32 registers of 4 floats",
@@ -168,7 +171,7 @@ _ALL = (
         flags=("-march=armv8.2-a+dotprod",),
         emulated=(("cortex-a76", "cortex-a76"),),
         cores=("neoverse-n1", "neoverse-v2", "cortex-a55"),
-        signature=r"^(([su]dot|fmla|fmls|fmul|fadd|fsub)\s+v|(ld|st)(r|p|ur)\s+q)",
+        signature=_NEON,
         special=r"^sdot\s+v",
         probe=_BYTE_DOT.replace("${left}", "int8_t"),
         about="64-bit ARM since 2017, with four-way byte products",

@@ -37,13 +37,11 @@ from kernelgen.targets.hardware import Target
 
 NATIVE = "this machine"
 STATIC_ONLY = "static_only"
-NO_VECTORS = "no_vector_instructions"
 CALL_LIMIT_S = 60.0
 """Emulation is 50 to 500 times slower than the processor."""
 
 REASONS = {
     STATIC_ONLY: "compiled and read, not run: no such processor and no emulator of it here",
-    NO_VECTORS: "the binary holds none of the target's vector instructions",
 }
 """Reasons of a proof beyond those of a verdict."""
 
@@ -54,7 +52,8 @@ _ROOM = 8192
 class Proof:
     """`reason` is "accepted" when the kernel met the bound in every round on all `processors`,
     else one of `verdict.REASONS` or `REASONS`. `instructions` counts the target's vector
-    instructions in the binary. `max_error_ratio` is the largest error over its bound.
+    instructions in the binary; none is no fault in a kernel that only moves bytes or whose example
+    is smaller than a register. `max_error_ratio` is the largest error over its bound.
     """
 
     target: str
@@ -265,8 +264,6 @@ def _hold(
     found.library_sha256 = hashlib.sha256(library.read_bytes()).hexdigest()
     symbols.check(library)
     found.instructions = toolchain.evidence(target, library)
-    if not found.instructions:
-        return NO_VECTORS, f"wanted {target.signature}"
     if missing_to_cost(target) is None:
         found.figures += static_cost(target, library)
     native = runs_here(target)
