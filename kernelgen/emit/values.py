@@ -207,9 +207,10 @@ class Values:
         if kind.dtype == "bool":
             text = f"(-{text})"
             return text if to == "i32" else f"__builtin_convertvector({text}, {to}x{wide})"
-        if kind.dtype in ("i8", "u8") and to == "f32":
-            # By way of int32: compilers know both steps, not always the leap.
-            text = f"__builtin_convertvector({text}, i32x{wide})"
+        if kind.dtype in ("i8", "u8") and to in ("i32", "f32"):
+            text = f"wide_{kind.dtype}x{wide}({text})"
+            if to == "i32":
+                return text
         return f"__builtin_convertvector({text}, {to}x{wide})"
 
     def _dot4(self, word: str, args: tuple[Expr, ...], r: str, c: str, lanes: int) -> str:
@@ -222,10 +223,15 @@ class Values:
             raise ScheduleError(f"{self.kernel.name}: dot4 wants whole rows of bytes")
         self.quads.add(lanes)
         half = word.removeprefix("dot4")
+        signed = self.kernel.buffer(a.buffer).dtype == "i8"
         loaded = f"load_{'u8' if half else 'i8'}x{4 * lanes}({many})"
         if half:
             loaded = f"halves{half}_x{lanes}({loaded})"
-        return f"dot4_x{lanes}({self._vector(acc, r, c, lanes)}, quad_of({four}), {loaded})"
+        if half and not signed:
+            loaded = f"(i8x{4 * lanes}){loaded}"
+        known = f"dot4_signed_x{lanes}" if signed else f"dot4_x{lanes}"
+        four = f"(const uint8_t *)({four})" if signed else four
+        return f"{known}({self._vector(acc, r, c, lanes)}, quad_of({four}), {loaded})"
 
     def _shuffle(self, word: str, args: tuple[Expr, ...], kind: Type, c: str, lanes: int) -> str:
         """Vector c of the result comes from vectors 2c and 2c + 1, or from the halves of one."""

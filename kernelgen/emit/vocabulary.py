@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from string import Template
 
+from kernelgen.emit.bytes import dot4_words, widening
 from kernelgen.emit.orders import orders
 from kernelgen.emit.part import c_float
 from kernelgen.emit.vectors import EXP, GELU, GELU_EDGE
@@ -223,54 +224,6 @@ WORD ${t}x${v} zip_high_${t}x${v}(${t}x${v} a, ${t}x${v} b) {
 }
 """
 
-_DOT4 = """
-/* Adds to every lane four products of an unsigned byte of a (the same for all lanes) and a signed
-   byte of w; exact. */
-WORD i32x${v} dot4_plain_x${v}(i32x${v} acc, int32_t a, i8x${four} w) {
-  const u8x4 q = (u8x4)a;
-${steps}  return acc;
-}
-WORD i32x${v} dot4_x${v}(i32x${v} acc, int32_t a, i8x${four} w) {
-${native}  return dot4_plain_x${v}(acc, a, w);
-}
-/* The low and the high half of every byte. */
-WORD i8x${four} halves_low_x${v}(u8x${four} w) { return (i8x${four})(w & 15); }
-WORD i8x${four} halves_high_x${v}(u8x${four} w) {
-  return (i8x${four})(((i32x${v})w >> 4) & 0x0f0f0f0f);
-}
-"""
-
-_NATIVE = {
-    16: """\
-#if defined(__AVX512VNNI__) && !defined(__clang__)
-  typedef int quads __attribute__((vector_size(64)));
-  return (i32x16)__builtin_ia32_vpdpbusd_v16si((quads)acc, (quads)splat_i32x16(a), (quads)w);
-#endif
-""",
-    8: """\
-#if (defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))) \\
-    && !defined(__clang__)
-  typedef int quads __attribute__((vector_size(32)));
-  return (i32x8)__builtin_ia32_vpdpbusd_v8si((quads)acc, (quads)splat_i32x8(a), (quads)w);
-#elif defined(__AVX2__) && !defined(__clang__)
-  /* Pairs of 16-bit products are summed exactly; saturating byte products would not be. */
-  typedef short shorts __attribute__((vector_size(32)));
-  typedef int ints __attribute__((vector_size(32)));
-  const u8x16 q = (u8x16)splat_i32x4(a);
-  const shorts wide = (shorts)__builtin_convertvector(q, i16x16);
-  const i8x16 first = __builtin_shufflevector(w, w, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
-                                              14, 15);
-  const i8x16 last = __builtin_shufflevector(w, w, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
-                                             28, 29, 30, 31);
-  const ints x = __builtin_ia32_pmaddwd256(wide, (shorts)__builtin_convertvector(first, i16x16));
-  const ints y = __builtin_ia32_pmaddwd256(wide, (shorts)__builtin_convertvector(last, i16x16));
-  const ints even = __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14);
-  const ints odd = __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15);
-  return acc + (i32x8)(even + odd);
-#endif
-""",
-}
-
 _LOG2E, _LN2_HIGH = 1.4426950408889634, 0.693359375
 _LN2 = 0.6931471805599453
 
@@ -297,7 +250,8 @@ def vocabulary(lanes: Iterable[int], *, dot4: Iterable[int] = ()) -> str:
         if large == 2 * small:
             text += [_shuffles(t, large) for t in ("f32", "i32")]
     text += [_pairs(t, count) for count in counts for t in ("f32", "i32")]
-    text += [_dot4(count) for count in quads]
+    text += [widening(count) for count in counts]
+    text += [dot4_words(count) for count in quads]
     return "".join(text)
 
 
@@ -410,12 +364,3 @@ def _pairs(t: str, v: int) -> str:
         low=zipped(0),
         high=zipped(v // 2),
     )
-
-
-def _dot4(v: int) -> str:
-    steps = "".join(
-        f"  acc += (int32_t)q[{q}] * __builtin_convertvector(__builtin_shufflevector(w, w, "
-        f"{_listed(range(q, 4 * v, 4))}), i32x{v});\n"
-        for q in range(4)
-    )
-    return fill(_DOT4, v=v, four=4 * v, steps=steps, native=_NATIVE.get(v, ""))

@@ -189,8 +189,10 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
     if word.kind == "dot4":
         acc, a, w = kinds
         fits = acc.lanes * 4 == w.lanes and a.shape == (acc.rows, 4) and len(w.shape) == 1
-        if (acc.dtype, a.dtype, w.dtype) != word.dtypes or not fits:
-            raise TileError(f"{where}: wanted i32[rows, n], u8[rows, 4], {word.dtypes[2]}[4 n]")
+        either = ("u8",) if word.name == "dot4" else ("u8", "i8")
+        if (acc.dtype, w.dtype) != ("i32", word.dtypes[2]) or a.dtype not in either or not fits:
+            wanted = f"i32[rows, n], {' or '.join(either)}[rows, 4], {word.dtypes[2]}[4 n]"
+            raise TileError(f"{where}: wanted {wanted}")
         return acc
     if word.kind == "cast":
         _wanted(where, word, kinds)

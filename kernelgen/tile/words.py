@@ -13,7 +13,8 @@ A word works lane by lane unless its kind says otherwise:
     bits      f32 -> i32, the same 32 bits
     turn      row_sums: (rows, n) -> (rows,), side by side; transpose: (rows, n) -> (n, rows)
     dot4      i32 (rows, n), u8 (rows, 4), i8 (4n,): adds sums of four products, exact in int32;
-              dot4_low, dot4_high: w is u8, and the low or the high half of each byte counts
+              dot4_low, dot4_high: w is u8, and the low or the high half of each byte counts; a
+              may be i8 too
     lane      `lane(n)`: i32 (n,) holding 0 .. n - 1
 """
 

@@ -40,8 +40,18 @@ EXPORT void dot4_halves(const int32_t *acc, const uint8_t *a, const uint8_t *w, 
                         int32_t *high) {
   const i32x%(v)d sum = load_i32x%(v)d(acc);
   const u8x%(four)d x = load_u8x%(four)d(w);
-  store_i32x%(v)d(low, dot4_x%(v)d(sum, quad_of(a), halves_low_x%(v)d(x)));
-  store_i32x%(v)d(high, dot4_x%(v)d(sum, quad_of(a), halves_high_x%(v)d(x)));
+  store_i32x%(v)d(low, dot4_x%(v)d(sum, quad_of(a), (i8x%(four)d)halves_low_x%(v)d(x)));
+  store_i32x%(v)d(high, dot4_x%(v)d(sum, quad_of(a), (i8x%(four)d)halves_high_x%(v)d(x)));
+}
+EXPORT void dot4_signed_both(const int32_t *acc, const uint8_t *a, const uint8_t *w, int32_t *fast,
+                             int32_t *plain) {
+  const i32x%(v)d sum = load_i32x%(v)d(acc);
+  store_i32x%(v)d(fast, dot4_signed_x%(v)d(sum, quad_of(a), load_u8x%(four)d(w)));
+  store_i32x%(v)d(plain, dot4_signed_plain_x%(v)d(sum, quad_of(a), load_u8x%(four)d(w)));
+}
+EXPORT void widen(const uint8_t *x, int32_t *with_sign, int32_t *without) {
+  store_i32x%(v)d(with_sign, wide_i8x%(v)d(load_i8x%(v)d((const int8_t *)x)));
+  store_i32x%(v)d(without, wide_u8x%(v)d(load_u8x%(v)d(x)));
 }
 EXPORT void orders_both(const float *x, const float *y, float *out) {
   const f32x%(v)d a = load_f32x%(v)d(x), b = load_f32x%(v)d(y);
@@ -179,6 +189,35 @@ def test_dot4_and_its_plain_twin_agree(v: int) -> None:
         want = WORDS["dot4"].meaning(acc[None, :], a[None, :], w)[0]
         np.testing.assert_array_equal(plain, want)
         np.testing.assert_array_equal(fast, want)
+
+
+@pytest.mark.parametrize("v", WIDTHS)
+def test_dot4_with_the_signs_changed_agrees_with_its_plain_twin(v: int) -> None:
+    """oneDNN#1805 again, for signed bytes of a and unsigned ones of w."""
+    rng = np.random.default_rng(6)
+    for turn in range(200):
+        ends = turn % 2 == 0
+        a = rng.choice([-128, -1, 127], 4) if ends else rng.integers(-128, 128, 4)
+        w = rng.choice([0, 15, 255], 4 * v) if ends else rng.integers(0, 256, 4 * v)
+        a, w = a.astype(np.int8), w.astype(np.uint8)
+        acc = rng.integers(-(2**20), 2**20, v).astype(np.int32)
+        fast, plain = np.empty(v, np.int32), np.empty(v, np.int32)
+        places = (ctypes.c_void_p(x.ctypes.data) for x in (acc, a, w, fast, plain))
+        library(v).dot4_signed_both(*places)
+        want = WORDS["dot4"].meaning(acc[None, :], a[None, :], w)[0]
+        np.testing.assert_array_equal(plain, want)
+        np.testing.assert_array_equal(fast, want)
+
+
+@pytest.mark.parametrize("v", WIDTHS)
+def test_every_byte_is_widened_with_and_without_its_sign(v: int) -> None:
+    for first in range(0, 256, v):
+        x = np.arange(first, first + v).astype(np.uint8)
+        got = np.empty((2, v), np.int32)
+        places = (ctypes.c_void_p(y.ctypes.data) for y in (x, got[0], got[1]))
+        library(v).widen(*places)
+        np.testing.assert_array_equal(got[0], x.view(np.int8))
+        np.testing.assert_array_equal(got[1], x)
 
 
 @pytest.mark.parametrize("v", WIDTHS)
