@@ -1,9 +1,11 @@
 """The judge on trial: every known cheat must be caught, every honest kernel accepted.
 
-In: fixtures, one C file each, from `tests/attacks` of a checkout. Out: a `Report`.
+In: fixtures, one file each, from `tests/attacks` of a checkout: kernels, replies of a language
+model, changes to a package. Out: a `Report`.
 Never here: a judge of its own; fixtures meet the same judge as every candidate.
 """
 
-from kernelgen.attacks.suite import Case, FixtureError, Report, Result, discover, run_all
+from kernelgen.attacks.fixtures import Case, FixtureError, discover
+from kernelgen.attacks.suite import Report, Result, run_all
 
 __all__ = ["Case", "FixtureError", "Report", "Result", "discover", "run_all"]

@@ -1,56 +1,42 @@
-"""Finds the fixtures, compiles them like any candidate, and asks the judge about each.
+"""Takes every fixture the way its kind comes in, and asks the judge about each.
 
-In: a folder with `cheats/*.c`, `honest/*.c` and `kernel.h`. The first comment of a fixture is its
-data: operator: a family and its sizes      dims: the timed sizes expect:   the judge's reason(s)
-flags: compiler flags (optional)    about: one line
-Out: a `Report`. A new cheat is a new file; nothing else changes.
+In: fixtures. Out: a `Report`. Kernels are compiled like a search's own, so that the judge alone has
+to see through them; replies go through the intake for text nobody has read; bridge fixtures through
+the inspection of packages. A new attack is a new file; nothing else changes.
 Never here: special treatment of a fixture by the judge.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kernelgen.attacks.scale import Scale
-from kernelgen.attacks.small import SMALL
+from kernelgen.attacks.bridge import run_bridge
+from kernelgen.attacks.fixtures import Case, FixtureError, Kind, discover, folder, operator_of
 from kernelgen.judge import Candidate, judge
-from kernelgen.judge.verdict import ACCEPTED, REASONS
+from kernelgen.judge.intake import compile_untrusted
+from kernelgen.judge.session import Refusal
 from kernelgen.machine import Machine
-from kernelgen.ops import from_spec
-from kernelgen.ops.operator import Operator
 from kernelgen.targets.cpu import compile_shared
 
-DEFAULT_FLAGS = ("-O2", "-fno-math-errno")
 CALL_LIMIT_S = 2.0
 """Short, so that an endless loop costs little; the slowest honest fixture needs a tenth of it."""
 
-_FIELD = re.compile(r"^\s*/?\*?\s*(operator|dims|expect|flags|about):\s*(.+?)\s*$", re.M)
-
-
-class FixtureError(ValueError):
-    """Fixtures are missing or one cannot be read; names the file and what was wanted."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fixture: a kernel and the reasons the judge may give for it."""
-
-    name: str
-    about: str
-    operator: Operator
-    dims: dict[str, int]
-    expect: tuple[str, ...]
-    flags: tuple[str, ...]
-    source: str
-
-    @property
-    def honest(self) -> bool:
-        return self.expect == (ACCEPTED,)
+__all__ = [
+    "Case",
+    "FixtureError",
+    "Report",
+    "Result",
+    "discover",
+    "folder",
+    "operator_of",
+    "run_all",
+    "run_one",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +44,7 @@ class Result:
     """What the judge said. `right` is whether that is one of the expected reasons."""
 
     name: str
+    kind: Kind
     honest: bool
     expect: tuple[str, ...]
     reason: str
@@ -86,89 +73,31 @@ class Report:
         return asdict(self)
 
 
-def folder() -> Path:
-    """`tests/attacks` of the checkout this package runs from."""
-    found = Path(__file__).resolve().parents[2] / "tests" / "attacks"
-    if not (found / "cheats").is_dir():
-        raise FixtureError(
-            f"attack fixtures: {found} is not there; they come with a source checkout, "
-            "run the command from one"
-        )
-    return found
-
-
-def discover(place: Path | None = None) -> tuple[Case, ...]:
-    """Every fixture, cheats first, by name. Raises `FixtureError`."""
-    base = place or folder()
-    prelude = (base / "kernel.h").read_text(encoding="ascii")
-    cases = [
-        _read(path, prelude, honest=kind == "honest")
-        for kind in ("cheats", "honest")
-        for path in sorted((base / kind).glob("*.c"))
-    ]
-    if not cases:
-        raise FixtureError(f"attack fixtures: no .c file in {base}/cheats or {base}/honest")
-    return tuple(cases)
-
-
-def _read(path: Path, prelude: str, *, honest: bool) -> Case:
-    text = path.read_text(encoding="ascii")
-    fields = dict(_FIELD.findall(text.partition("*/")[0]))
-    for wanted in ("operator", "dims", "expect", "about"):
-        if wanted not in fields:
-            raise FixtureError(f"{path.name}: the first comment has no line '{wanted}: ...'")
-    expect = tuple(fields["expect"].replace(",", " ").split())
-    unknown = [reason for reason in expect if reason not in REASONS]
-    if unknown:
-        raise FixtureError(f"{path.name}: expect: got {unknown}, wanted reasons of kernelgen.judge")
-    if honest != (expect == (ACCEPTED,)):
-        raise FixtureError(f"{path.name}: expect: {expect} does not fit the folder it is in")
-    family, *sizes = fields["operator"].split()
-    return Case(
-        name=path.stem,
-        about=fields["about"],
-        operator=operator_of(family, _numbers(path, sizes)),
-        dims=_dims(path, fields["dims"].split()),
-        expect=expect,
-        flags=tuple(fields["flags"].split()) if "flags" in fields else DEFAULT_FLAGS,
-        source=text.replace('#include "kernel.h"', prelude),
-    )
-
-
-def _numbers(path: Path, words: Sequence[str]) -> dict[str, int | float]:
-    found: dict[str, int | float] = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            found[name] = int(value) if value.isdigit() else float(value)
-        except ValueError:
-            raise FixtureError(f"{path.name}: got {word!r}, wanted name=number") from None
-    return found
-
-
-def _dims(path: Path, words: Sequence[str]) -> dict[str, int]:
-    found = _numbers(path, words)
-    if any(value != int(value) for value in found.values()):
-        raise FixtureError(f"{path.name}: dims: got {found}, wanted whole numbers")
-    return {name: int(value) for name, value in found.items()}
-
-
-def operator_of(family: str, sizes: Mapping[str, int | float]) -> Operator:
-    """A fixture operator or one of the compiler's own. Raises `ValueError` naming what is wrong."""
-    if family == Scale.family:
-        return Scale()
-    if family in SMALL:
-        return SMALL[family](**sizes)
-    return from_spec({"family": family, **sizes})
-
-
 def run_one(case: Case, machine: Machine, core: int, work: Path) -> Result:
-    """Compile and judge one fixture in `work`."""
-    outcome = compile_shared(case.source, case.flags, work / f"{case.name}.so")
+    """Take in and judge one fixture; `work` is a folder of its own."""
+    began = time.monotonic()
+    run = run_bridge if case.kind == "bridge" else _run_kernel
+    reason, detail = run(case, machine, core, work)
+    right = reason in case.expect
+    seconds = time.monotonic() - began
+    return Result(case.name, case.kind, case.honest, case.expect, reason, detail, right, seconds)
+
+
+def _run_kernel(case: Case, machine: Machine, core: int, work: Path) -> tuple[str, str]:
+    if not case.source:
+        return "not_compiled", "no block of C that defines a kernel"
+    library = work / f"{case.name}.so"
+    try:
+        if case.kind == "reply":
+            outcome = compile_untrusted(case.source, case.flags, library)
+        else:
+            outcome = compile_shared(case.source, case.flags, library)
+    except Refusal as refusal:
+        return refusal.reason, refusal.detail
     if outcome.path is None:
-        return _result(case, "not_compiled", outcome.stderr[-2000:], outcome.seconds)
+        return "not_compiled", outcome.stderr[-2000:]
     verdict = judge(
-        Candidate(case.name, outcome.path, (case.source,), case.flags),
+        Candidate(case.name, outcome.path, (case.source,), case.flags, case.claims),
         case.operator,
         case.dims,
         incumbent=None,
@@ -177,12 +106,7 @@ def run_one(case: Case, machine: Machine, core: int, work: Path) -> Result:
         core=core,
         limit_s=CALL_LIMIT_S,
     )
-    return _result(case, verdict.reason, verdict.detail, verdict.seconds + outcome.seconds)
-
-
-def _result(case: Case, reason: str, detail: str, seconds: float) -> Result:
-    right = reason in case.expect
-    return Result(case.name, case.honest, case.expect, reason, detail, right, seconds)
+    return verdict.reason, verdict.detail
 
 
 def run_all(

@@ -20,6 +20,8 @@ from kernelgen.judge.session import Refusal
 from kernelgen.targets.cpu import BASE_FLAGS, COMPILE_LIMIT_S, CompileOutcome, compiler
 
 MOST_TEXT_BYTES = 64 << 20
+PREPROCESS_LIMIT_S = 15.0
+PREPROCESS_MEMORY_MIB = 1024
 QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-pipe")
 """Diagnostics quote no source lines: a line marker could make them lines of another file."""
 
@@ -58,7 +60,14 @@ def preprocess(
             "-fno-working-directory",
         ]
         command += ["-o", "kernel.i", screen.SOURCE_NAME]
-        outcome = sandbox.tool(command, folder, limit_s=limit_s)
+        limit_s = min(limit_s, PREPROCESS_LIMIT_S)
+        outcome = sandbox.tool(
+            command,
+            folder,
+            limit_s=limit_s,
+            memory_mib=PREPROCESS_MEMORY_MIB,
+            file_mib=MOST_TEXT_BYTES >> 20,
+        )
         result = _outcome(outcome, began, limit_s)
         made = folder / "kernel.i"
         if outcome.returncode != 0 or made.is_symlink() or not made.is_file():

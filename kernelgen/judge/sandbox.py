@@ -56,8 +56,8 @@ candidate code runs.
 
 SPAWNING = frozenset(("fork", "vfork"))
 
-TOOL_LIMITS = "ulimit -v 6291456; ulimit -f 1048576; ulimit -c 0; ulimit -t 300"
-"""Memory (KiB), file size (512-byte blocks), core size and CPU seconds of a compiler."""
+TOOL_MEMORY_MIB = 6144
+TOOL_FILE_MIB = 512
 
 
 @dataclass(frozen=True)
@@ -414,14 +414,23 @@ def run(
     return Outcome(code, ended_by, combined, time.monotonic() - began)
 
 
-def tool(command: Sequence[str], folder: Path, *, limit_s: float) -> Outcome:
+def tool(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    limit_s: float,
+    memory_mib: int = TOOL_MEMORY_MIB,
+    file_mib: int = TOOL_FILE_MIB,
+) -> Outcome:
     """Run an installed tool (a compiler) in `folder`, the only place it can write to.
 
     With bubblewrap it sees `/usr` read-only and `folder` as `/work`, no network and no environment.
     Without, it runs in `folder` as the candidate's user, with the same limits and nothing else.
     `folder` must belong to `candidate_uid()` when root calls.
     """
-    words = ["/bin/sh", "-c", f'{TOOL_LIMITS}; exec "$@"', "sh", *command]
+    # The shell counts memory in KiB and files in blocks of 512 bytes.
+    limits = f"ulimit -v {memory_mib << 10}; ulimit -f {file_mib << 11}; ulimit -c 0; ulimit -t 300"
+    words = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *command]
     read_end, write_end = os.pipe()
     began = time.monotonic()
     try:

@@ -21,6 +21,7 @@ REASONS = {
     "constructor": "code would run while the object is loaded",
     "forbidden_symbol": "the object asks for a function that is not on the allow-list",
     "unsafe_object": "the object would weaken the process that loads it (stack, code or tables)",
+    "package_refused": "a package that is not what its manifest says, or carries what none needs",
     "claimed_isa": "the binary holds no instruction of a set it is named for",
     "crashed": "the kernel ended its process by a signal",
     "out_of_bounds": "the kernel read or wrote outside a buffer",

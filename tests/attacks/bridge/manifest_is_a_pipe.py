@@ -1,0 +1,11 @@
+"""about: reading the manifest would never end
+expect: package_refused
+"""
+
+import os
+from pathlib import Path
+
+
+def tamper(package: Path) -> None:
+    (package / "manifest.json").unlink()
+    os.mkfifo(package / "manifest.json")
