@@ -96,14 +96,16 @@ def _ops(args: argparse.Namespace) -> int:
         )
         # On a terminal the table comes at the end; until then a line per row shows the progress.
         stream = sys.stderr if sys.stdout.isatty() else sys.stdout
-        rows = run_ops(
-            cases,
-            settings,
-            on_row=lambda row: print(table.line(row), file=stream, flush=True),
-        )
-    kernel_set = blas.core_name()
-    for row in rows:
-        row["openblas"] = kernel_set
+        rows: list[Row] = []
+
+        def keep(row: Row) -> None:
+            """Written at once: a run that is ended early keeps what it measured."""
+            row["openblas"] = blas.core_name()
+            rows.append(row)
+            _write(args.json, rows)
+            print(table.line(row), file=stream, flush=True)
+
+        run_ops(cases, settings, on_row=keep)
     _write(args.json, rows)
     table.show(rows, summary(rows))
     return 0 if all(row["correct"] for row in rows) else 1

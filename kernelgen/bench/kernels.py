@@ -71,22 +71,21 @@ class Place:
 
 
 def find(operator: Operator, dims: Mapping[str, int], place: Place, budget_s: float) -> Kernel:
-    """The best kernel that `budget_s` seconds of search find; the default one with no budget.
+    """The best kernel that `budget_s` seconds of search find; the default one with no budget, or
+    where the search accepts none (a core too noisy to time on says nothing about correctness).
 
-    Raises `NoKernel` with the judge's words when nothing was accepted.
+    Raises `NoKernel` with the judge's words when the default one is not accepted either.
     """
-    if budget_s > 0:
-        schedule, trials = _searched(operator, dims, place, budget_s)
-    else:
-        schedule, trials = space(operator, place.machine).default(), 0
+    found, trials = _searched(operator, dims, place, budget_s) if budget_s > 0 else (None, 0)
+    schedule = found or space(operator, place.machine).default()
     text, options = source(operator, schedule), flags(place.machine, schedule)
     stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
     built = compile_shared(text, options, place.work / f"{stem}.so")
     if built.path is None:
         raise NoKernel(f"not_compiled: {built.stderr[:500]}")
-    if not trials:
+    if found is None:
         _judge(Candidate(operator.name, built.path, (text,), options), operator, dims, place)
-    return Kernel(schedule.text(), built.path, max(trials, 1))
+    return Kernel(schedule.text(), built.path, trials)
 
 
 def _judge(candidate: Candidate, operator: Operator, dims: Mapping[str, int], place: Place) -> None:
@@ -106,7 +105,7 @@ def _judge(candidate: Candidate, operator: Operator, dims: Mapping[str, int], pl
 
 def _searched(
     operator: Operator, dims: Mapping[str, int], place: Place, budget_s: float
-) -> tuple[Schedule, int]:
+) -> tuple[Schedule | None, int]:
     from kernelgen.agent.bench import Bench
     from kernelgen.agent.ledger import Ledger
     from kernelgen.agent.records import Records
@@ -125,9 +124,6 @@ def _searched(
     found = search(space(operator, place.machine), bench, rng, budget_s=budget_s)
     if found.interrupted:
         raise KeyboardInterrupt
-    if found.schedule is None:
-        last = found.trials[-1]
-        raise NoKernel(f"{last.reason}: {last.detail}")
     return found.schedule, len(found.trials)
 
 

@@ -1,8 +1,9 @@
 """How fast this core moves the data of a working set of some size, and the roofline over it.
 
 In: an operator, sizes, bytes of the working set, a measured machine. Out: `Roof`: least time of a
-call and where the data lies. Reading alone, copying and a triad are timed; the fastest counts, so
-that the roof is the highest that any mix of reads and writes can reach.
+call and where the data lies. Reading (as one stream,
+with prefetches, as eight streams), copying and a triad are timed; the fastest counts, so that the
+roof is the highest that any mix of reads and writes can reach.
 Never here: a bandwidth from a table, DRAM bandwidth for data that lies in a cache.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernelgen.judge.build import matrix_unit_gflops
 from kernelgen.judge.roofline import peak_gflops
 from kernelgen.machine import Machine, isa_flags, vector_floats
 from kernelgen.ops.operator import Operator
@@ -31,18 +33,32 @@ static double now(void) {{
 }}
 static volatile float sink;
 /* Walks `count` vectors at `x` `rounds` times; mode 0 reads, 1 copies one half to the other,
-   2 adds two thirds into the last. GB/s. */
+   2 adds two thirds into the last, 3 reads with a prefetch, 4 reads eight streams. GB/s. */
 __attribute__((visibility("default")))
 double walk(vec *x, size_t count, long rounds, int mode) {{
   vec s[8] = {{0}};
   size_t half = count / 2 / 8 * 8, third = count / 3 / 8 * 8;
-  size_t steps = mode == 0 ? count / 8 * 8 : mode == 1 ? half : third;
+  size_t eighth = count / 8 / 8 * 8;
+  size_t steps = mode == 1 ? half : mode == 2 ? third : mode == 4 ? eighth : count / 8 * 8;
   double start = now();
   for (long r = 0; r < rounds; r++) {{
     if (mode == 0)
       for (size_t i = 0; i < steps; i += 8)
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) s[j] += x[i + j];
+    else if (mode == 3)
+      for (size_t i = 0; i < steps; i += 8)
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) {{
+          __builtin_prefetch(x + i + j + 4096 / {bytes});
+          s[j] += x[i + j];
+        }}
+    else if (mode == 4)
+      for (size_t i = 0; i < steps; i += 4)
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++)
+#pragma GCC unroll 4
+          for (int k = 0; k < 4; k++) s[(4 * j + k) % 8] += x[j * eighth + i + k];
     else if (mode == 1)
       for (size_t i = 0; i < steps; i += 8)
 #pragma GCC unroll 8
@@ -55,17 +71,23 @@ double walk(vec *x, size_t count, long rounds, int mode) {{
   }}
   double seconds = now() - start;
   for (int j = 0; j < 8; j++) sink = s[j][0];
-  return 1e-9 * {bytes} * steps * (mode + 1) * rounds / seconds;
+  int moved = mode == 1 ? 2 : mode == 2 ? 3 : mode == 4 ? 8 : 1;
+  return 1e-9 * {bytes} * steps * moved * rounds / seconds;
 }}
 """
 
+MODES = range(5)
 _LEAST_BYTES = 16 << 10
 _MOST_BYTES = 256 << 20
 _WALKED_BYTES = 64 << 20
 """Bytes each measurement walks at least; enough for a clock, little enough for a benchmark."""
 
 MATRIX_FAMILIES = ("gemm", "attention", "moe", "conv2d")
-"""Families whose work is matrix products: only these can use a matrix unit's peak."""
+"""Families (beginnings of their names) whose work is matrix products: only these can use a matrix
+unit's peak."""
+
+BYTES_FAMILY = "gemm_int8"
+"""Its work is products of bytes, which the operator's flops leave out."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +125,27 @@ def roof(
     """
     if not machine.peak_gflops_per_core:
         return None
-    products = any(word in operator.family for word in MATRIX_FAMILIES)
-    gflops = peak_gflops(machine) if products else machine.peak_gflops_per_core
+    work, gflops = _work(operator, dims, machine)
     floats = vector_floats(machine.isa)
     gbps = bandwidth(working_set, floats, machine.isa)
-    compute = operator.flops(dims) / gflops
+    compute = work / gflops
     near = hot / bandwidth(machine.l1d_bytes // 2, floats, machine.isa) if hot else 0.0
     memory = max(0, operator.bytes_moved(dims) - hot) / gbps + near
     return Roof(max(compute, memory) / 1e3, gflops, gbps, level(working_set, machine))
+
+
+def _work(operator: Operator, dims: Mapping[str, int], machine: Machine) -> tuple[int, float]:
+    """Operations of one call and how many of them, in billions a second, one core can do."""
+    vector = machine.peak_gflops_per_core or 0.0
+    if operator.family == BYTES_FAMILY:
+        operations = 2 * dims["m"] * int(vars(operator)["k"]) * int(vars(operator)["n"])
+        # An instruction of the matrix unit or of VNNI multiplies twice as many bytes as bfloat16
+        # values, four times as many as floats, at the same rate (Intel SDM, volume 1).
+        matrix = 2.0 * matrix_unit_gflops() if "amx_int8" in machine.isa else 0.0
+        dot = 4.0 * vector if {"avx_vnni", "avx512_vnni"} & set(machine.isa) else vector
+        return operations, max(matrix, dot)
+    products = operator.family.startswith(MATRIX_FAMILIES)
+    return operator.flops(dims), peak_gflops(machine) if products else vector
 
 
 def bandwidth(size: int, floats: int, isa: tuple[str, ...]) -> float:
@@ -130,7 +165,7 @@ def _measured(size: int, floats: int, isa: tuple[str, ...]) -> float:
     rounds = max(1, _WALKED_BYTES // size)
     count = size // (4 * floats)
     best = 0.0
-    for mode in (0, 1, 2):
+    for mode in MODES:
         for _ in range(4):
             best = max(best, float(library.walk(block.address, count, rounds, mode)))
     return round(best, 2)

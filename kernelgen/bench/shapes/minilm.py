@@ -15,6 +15,10 @@ from kernelgen.ops import (
     GemmBiasResidualLayernorm,
     MeanPool,
 )
+from kernelgen.ops.activation import Gelu
+from kernelgen.ops.gemm_int8 import GemmInt8
+from kernelgen.ops.layernorm import Layernorm, ResidualLayernorm
+from kernelgen.ops.softmax import Softmax
 
 HIDDEN, HEADS, MIDDLE, WORDS, POSITIONS = 384, 12, 1536, 30522, 512
 EPSILON = 1e-12
@@ -35,10 +39,16 @@ def cases() -> list[Case]:
         EmbedLayernorm(WORDS, POSITIONS, HIDDEN, EPSILON),
         MeanPool(HIDDEN),
     )
+    apart = (Gelu(MIDDLE), Layernorm(HIDDEN, EPSILON), ResidualLayernorm(HIDDEN, EPSILON))
+    bytes_too = (GemmInt8(HIDDEN, MIDDLE), GemmInt8(MIDDLE, HIDDEN), GemmInt8(HIDDEN, HIDDEN))
     for tokens in TOKENS:
         found += [
-            Case("minilm", operator, {"m": tokens}, quick=tokens == 8) for operator in by_rows
+            Case("minilm", operator, {"m": tokens}, quick=tokens == 8)
+            for operator in (*by_rows, *apart, *bytes_too)
         ]
+        rows = {"m": HEADS * tokens}
+        found.append(Case("minilm", Softmax(tokens), rows, quick=tokens == 32))
+        found.append(Case("minilm", Softmax(tokens, True), rows))
         found += [
             Case("minilm", operator, {"n": 1, "tokens": tokens}, quick=tokens == 8)
             for operator in by_sequence
