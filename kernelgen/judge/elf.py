@@ -86,7 +86,7 @@ def read(data: bytes) -> Image:
     """Parse a 64-bit little-endian object. Raises `ElfError`."""
     try:
         return _read(data)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ElfError(f"a table reaches beyond the file ({error})") from error
 
 

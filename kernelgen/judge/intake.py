@@ -19,7 +19,7 @@ from kernelgen.judge import sandbox, screen
 from kernelgen.judge.session import Refusal
 from kernelgen.targets.cpu import BASE_FLAGS, COMPILE_LIMIT_S, CompileOutcome, compiler
 
-MOST_TEXT_BYTES = 64 << 20
+MOST_TEXT_BYTES = 16 << 20
 PREPROCESS_LIMIT_S = 15.0
 PREPROCESS_MEMORY_MIB = 1024
 QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-pipe")

@@ -47,7 +47,12 @@ def floor_ns(operator: Operator, dims: Mapping[str, int], machine: Machine) -> f
     if machine.peak_gflops_per_core:
         compute = operator.flops(dims) / (peak_gflops(machine) * PEAK_MARGIN)
     if machine.peak_gbps_per_core:
-        memory = operator.bytes_moved(dims) / (machine.peak_gbps_per_core * CACHE_FACTOR)
+        moved = operator.bytes_moved(dims)
+        memory = moved / (machine.peak_gbps_per_core * CACHE_FACTOR)
+        # What no cache can hold has to come from memory, at the speed of memory.
+        if machine.l3_bytes or machine.l2_bytes:
+            beyond = moved - machine.l3_bytes - machine.l2_bytes
+            memory = max(memory, beyond / (machine.peak_gbps_per_core * PEAK_MARGIN))
     return max(compute, memory)
 
 

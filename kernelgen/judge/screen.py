@@ -18,7 +18,7 @@ SOURCE_NAME = "kernel.c"
 
 _FLAG = re.compile(
     r"-O[0-3sg]?|-Ofast|-g[0-3]?|-std=(gnu|c)\d\w|-shared|-nostartfiles|-pthread|"
-    r"-f(?!plugin|profile|dump|sanitize|save|opt-info|working-directory|callgraph|stack-usage)"
+    r"-f(?!(?:no-)?(?:plugin|profile|dump|sanitize|save|opt-info|working-dir|callgraph|stack-usage))"
     r"[a-z0-9-]+(=[a-z0-9-]+)?|-fPIC|-m[a-z0-9][a-z0-9.-]*(=[A-Za-z0-9+_.-]+)?|-W(?![alp],)[a-z0-9+=-]*"
 )
 """Flags that choose code, never files, programs or plug-ins."""
