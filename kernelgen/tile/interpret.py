@@ -131,7 +131,9 @@ class Machine:
             self._overflow(name, [x], result)
             self._inexact(name, result)
             return result[..., None] if x.ndim == 2 else result[()]
-        strong = [arg for arg in args if isinstance(arg, np.ndarray | np.generic)]
+        # The test of a select says nothing of what is chosen between.
+        chosen = args[1:] if name == "select" else args
+        strong = [arg for arg in chosen if isinstance(arg, np.ndarray | np.generic)]
         if not strong:  # written numbers alone, and i64 scalars, which are Python's here
             return self._scalars(name, args)
         if word.kind in ("lanes", "compare"):
