@@ -12,9 +12,9 @@ from kernelgen.machine import Machine
 from kernelgen.ops.conv import Conv2d
 from kernelgen.schedule.schedule import Schedule, Value
 from kernelgen.schedule.space import SearchSpace
-from kernelgen.sketches.image import STRIDES, Band, over_columns
+from kernelgen.sketches.image import STRIDES, Band, over_columns, over_pixels
 from kernelgen.sketches.sketch import Sketch, begin, room, widths
-from kernelgen.tile.build import Build, Memory, fill, fma, maximum, minimum, span
+from kernelgen.tile.build import Build, Memory, fill, fma, maximum, minimum, span, value
 from kernelgen.tile.build import Value as Tile
 from kernelgen.tile.ir import Kernel
 
@@ -53,44 +53,57 @@ def _over_filters(b: Build, filters: int, block: int, tile: Callable[[Tile, int]
 
 def _windowed(operator: Conv2d, schedule: Schedule) -> Kernel:
     v, vectors, block = (schedule.number(axis) for axis in ("vector", "vectors", "filters"))
-    rows, size = schedule.number("rows"), operator.kernel
+    rows, size, lanes = schedule.number("rows"), operator.kernel, v * vectors
     b, memory = begin(operator)
     packed, offset = _pack(b, memory, operator, block)
-    band = Band.make(
-        b, operator, channels=operator.channels, rows=rows, lanes=v * vectors, vector=v
-    )
+    band = Band.make(b, operator, channels=operator.channels, rows=rows, lanes=lanes, vector=v)
     out, h, w = memory["out"], b.dim("h"), b.dim("w")
+    sums = b.buffer("sums", "f32", (block, band.pitch * rows + lanes), "private")
+
+    def tile(f: Tile, count: int, pixel: Tile, wide: int) -> Tile:
+        acc = b.fresh("acc")
+        start = offset[f, span(0, count), span(0, 1)]
+        b.let(acc, fill(0.0, "f32", count, wide) + start)
+        with b.loop(b.fresh("c"), 0, operator.channels) as c:
+            for r in range(size):
+                for q in range(size):
+                    seen = b.let(b.fresh("seen"), band.take(c, pixel, r, q, wide))
+                    tap = c * size**2 + (r * size + q)
+                    b.let(acc, fma(packed[f, tap, span(0, count), span(0, 1)], seen, acc))
+        return maximum(acc, 0.0) if operator.relu else value(acc)
+
     with b.run(), b.loop("i", 0, "n") as i, b.parallel("top", 0, h, rows) as top:
         with b.loop("channel", 0, operator.channels) as channel:
             band.load(memory["x"], i, top, channel, channel)
-        with b.loop("down", 0, minimum(h - top, rows)) as down:
+        here = b.let("here", minimum(h - top, rows))
 
-            def tile(f: Tile, count: int, at: Tile, lanes: int) -> None:
-                acc = b.let(
-                    b.fresh("acc"),
-                    fill(0.0, "f32", count, lanes) + offset[f, span(0, count), span(0, 1)],
-                )
-                name = acc.expr.name  # type: ignore[union-attr]
-                with b.loop(b.fresh("c"), 0, operator.channels) as c:
-                    for r in range(size):
-                        for q in range(size):
-                            seen = b.let(
-                                b.fresh("seen"),
-                                band.take(c, down * operator.stride + r, q, at, lanes),
-                            )
-                            tap = c * size**2 + (r * size + q)
-                            b.let(name, fma(packed[f, tap, span(0, count), span(0, 1)], seen, acc))
-                last = maximum(acc, 0.0) if operator.relu else acc
-                out[i, span(f * block, count), top + down, span(at, lanes, w - at)] = last
+        def by_rows(f: Tile, count: int) -> None:
+            with b.loop(b.fresh("down"), 0, here) as down:
 
-            _over_filters(
-                b,
-                operator.filters,
-                block,
-                lambda f, count: over_columns(
-                    b, v, vectors, lambda at, lanes: tile(f, count, at, lanes)
-                ),
-            )
+                def run(at: Tile, wide: int) -> None:
+                    last = tile(f, count, down * band.pitch + at, wide)
+                    out[i, span(f * block, count), top + down, span(at, wide, w - at)] = last
+
+                over_columns(b, v, vectors, run)
+
+        def by_pixels(f: Tile, count: int) -> None:
+            def run(pixel: Tile, wide: int) -> None:
+                sums[span(0, count), span(pixel, wide)] = tile(f, count, pixel, wide)
+
+            over_pixels(b, here * band.pitch, v, vectors, run)
+            with (
+                b.loop(b.fresh("one"), 0, count) as one,
+                b.loop(b.fresh("down"), 0, here) as down,
+                b.loop(b.fresh("at"), 0, w, v) as at,
+            ):
+                kept = sums[one, span(down * band.pitch + at, v, w - at)]
+                out[i, f * block + one, top + down, span(at, v, w - at)] = kept
+
+        # Rows much longer than a run: row by row. Short ones: runs go on over row ends.
+        with b.when(value(2 * lanes) < w):
+            _over_filters(b, operator.filters, block, by_rows)
+        with b.otherwise():
+            _over_filters(b, operator.filters, block, by_pixels)
     return b.kernel()
 
 

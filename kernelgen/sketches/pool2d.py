@@ -37,10 +37,11 @@ def _program(operator: MaxPool, schedule: Schedule) -> Kernel:
 
             def tile(at: Tile, lanes: int) -> None:
                 name = b.fresh("best")
-                best = b.let(name, band.take(0, down * operator.stride, 0, at, lanes))
+                pixel = down * band.pitch + at
+                best = b.let(name, band.take(0, pixel, 0, 0, lanes))
                 for place in range(1, operator.kernel**2):
                     r, q = divmod(place, operator.kernel)
-                    seen = band.take(0, down * operator.stride + r, q, at, lanes)
+                    seen = band.take(0, pixel, r, q, lanes)
                     b.let(name, best + seen if mean else maximum(seen, best))
                 if mean:
                     best = best / _inside(b, operator, band.extra, top + down, at, lanes)
