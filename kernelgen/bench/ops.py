@@ -173,13 +173,21 @@ def _copies(case: Case, kernel: kernels.Kernel, peers: Peers, settings: Settings
     contents = _contents(case, few, peers, settings)
     side = kernels.ours(kernel, contents, settings.work)
     each_us = float(np.min(race({"ours": side.run}, rounds=5, calls=3, seed=0)["ours"])) / few
-    room = MOST_BYTES // operator_bytes(contents)
+    room = MOST_BYTES // max(operator_bytes(contents), _held_bytes(contents))
     return int(max(1, min(-(-RUN_US // max(each_us, 1e-3)), MOST_COPIES, room)))
 
 
 def operator_bytes(contents: Contents) -> int:
     """Bytes that one copy touches, as the operator counts them."""
     return max(1, contents.operator.bytes_moved(contents.dims))
+
+
+def _held_bytes(contents: Contents) -> int:
+    """Bytes of buffers that every further copy takes; a copy need not touch all of its weights."""
+    arrays = [*contents.inputs[0].values()]
+    if len(contents.weights) == contents.copies:
+        arrays += contents.weights[0].values()
+    return sum(array.nbytes for array in arrays)
 
 
 def _hot(contents: Contents, machine: Machine) -> int:

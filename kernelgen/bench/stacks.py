@@ -22,6 +22,8 @@ from kernelgen.ops.operator import Array
 
 Outputs = list[dict[str, Array]]
 
+COMPILED_TOGETHER = 16
+
 OPENVINO = {
     "INFERENCE_PRECISION_HINT": "f32",
     "INFERENCE_NUM_THREADS": "1",
@@ -179,7 +181,9 @@ def numpy(name: str, form: NumpyForm, contents: Contents) -> Side:
 
 
 def torch(compiled: bool, peers: Peers, contents: Contents) -> Side:
-    """PyTorch over tensors that share our memory: eager, or all copies compiled as one function."""
+    """PyTorch over tensors that share our memory: eager, or compiled. Up to `COMPILED_TOGETHER`
+    copies are compiled as one function; more would keep the compiler busy for minutes.
+    """
     import torch as library
 
     if peers.torch is None:
@@ -193,10 +197,13 @@ def torch(compiled: bool, peers: Peers, contents: Contents) -> Side:
     sources = [shared(contents.inputs[number]) for number in range(contents.copies)]
     weights = [shared(contents.weights_of(number)) for number in range(contents.copies)]
 
-    def every(sources: Any, weights: Any) -> Any:
-        return [one(x, w) for x, w in zip(sources, weights, strict=True)]
+    together = contents.copies <= COMPILED_TOGETHER
+    each = _compiled(library, one) if compiled and not together else one
 
-    call = library.compile(every, mode="max-autotune-no-cudagraphs") if compiled else every
+    def every(sources: Any, weights: Any) -> Any:
+        return [each(x, w) for x, w in zip(sources, weights, strict=True)]
+
+    call = _compiled(library, every) if compiled and together else every
     last: list[Any] = []
 
     def run() -> None:
@@ -207,6 +214,10 @@ def torch(compiled: bool, peers: Peers, contents: Contents) -> Side:
         return [{name: value.numpy() for name, value in made.items()} for made in last]
 
     return Side("torch", "compile" if compiled else "eager", run, results)
+
+
+def _compiled(library: Any, function: Any) -> Any:
+    return library.compile(function, mode="max-autotune-no-cudagraphs")
 
 
 Opener = Callable[[], Side]

@@ -1,9 +1,9 @@
-"""Peers of a sparse mixture of experts.
+"""Peers of a sparse mixture of two experts per row.
 
-In: `Moe`. Out: `PEERS`. Never here: the product that makes the logits.
+In: `Moe`. Out: `PEERS`. Never here: the gate's own product.
 
-ONNX Runtime has one node for it. Its GELU is the tanh form, so that row is refused as wrong; where
-experts are gated it wants w1 and w3 row by row in turn, laid out before the clock.
+ONNX Runtime has a fused node. Without one, an engine either computes every expert for every row, or
+gathers the chosen experts' weights; both are tried. NumPy sorts rows by expert.
 """
 
 from __future__ import annotations
@@ -16,107 +16,141 @@ import numpy as np
 
 from kernelgen.bench.family import Arrays, Call, Dims, Form, Peers
 from kernelgen.bench.net import CONTRIB, Copy
+from kernelgen.bench.op_peers import activations
 from kernelgen.ops.moe import CHOSEN, Moe
 from kernelgen.ops.operator import Array
 
+GATHERED_ROWS = 4
+"""More rows than this would gather more weights than there are."""
 
-def _turned(w: Array) -> Array:
+
+def turned(w: Array) -> Array:
+    """[experts, n, k], rows of outputs, as the fused node wants its weights."""
     return np.ascontiguousarray(w.transpose(0, 2, 1))
 
 
-def _node(operator: Moe, copy: Copy) -> None:
-    w1 = copy.weights["w1"]
-    if operator.gated:
-        pairs = np.stack([_turned(w1), _turned(copy.weights["w3"])], axis=2)
-        first = pairs.reshape(operator.experts, -1, operator.hidden)
-        kind: dict[str, Any] = {
-            "activation_type": "swiglu",
-            "swiglu_fusion": 1,
-            "activation_alpha": 1.0,
-            "activation_beta": 0.0,
-        }
-    else:
-        first, kind = _turned(w1), {"activation_type": "gelu"}
+def _fused(operator: Moe, copy: Copy) -> None:
+    # Gate and up lie in turns; alpha and beta make it plain SwiGLU.
+    first = np.stack([turned(copy.weights["w1"]), turned(copy.weights["w3"])], axis=2)
     made = copy.node(
         "MoE",
         copy.input("x"),
         copy.input("logits"),
-        copy.own("fc1", first),
+        copy.own("both", first.reshape(operator.experts, 2 * operator.middle, operator.hidden)),
         "",
-        copy.own("fc2", _turned(copy.weights["w2"])),
+        copy.weight("w2", turned),
         domain=CONTRIB,
         k=CHOSEN,
         normalize_routing_weights=operator.normalise,
-        **kind,
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        activation_alpha=1.0,
+        activation_beta=0.0,
     )
     copy.output("out", made)
 
 
+def _chosen(operator: Moe, copy: Copy) -> tuple[str, str]:
+    """Gates and places [m, 2] of the two best experts."""
+    logits = copy.input("logits")
+    if not operator.normalise:
+        logits = copy.node("Softmax", logits, axis=-1)
+    best, places = copy.nodes("TopK", logits, copy.ints(CHOSEN), count=2, axis=-1)
+    if operator.normalise:
+        best = copy.node("Softmax", best, axis=-1)
+    return best, places
+
+
+def _middle(operator: Moe, copy: Copy, x: str, w1: str, w3: str) -> str:
+    inner = copy.node("MatMul", x, w1)
+    if not operator.gated:
+        return copy.node("Gelu", inner)
+    return copy.node("Mul", activations.sigmoid_product(copy, inner), copy.node("MatMul", x, w3))
+
+
+def _every(operator: Moe, copy: Copy) -> None:
+    m = copy.dims["m"]
+    best, places = _chosen(operator, copy)
+    none = copy.constant("no_gates", np.zeros((m, operator.experts), np.float32))
+    gates = copy.node("ScatterElements", none, places, best, axis=1)
+    gates = copy.node("Unsqueeze", copy.node("Transpose", gates, perm=[1, 0]), copy.ints(2))
+    w3 = copy.weight("w3") if operator.gated else ""
+    middle = _middle(operator, copy, copy.input("x"), copy.weight("w1"), w3)
+    made = copy.node("Mul", copy.node("MatMul", middle, copy.weight("w2")), gates)
+    copy.output("out", copy.node("ReduceSum", made, copy.ints(0), keepdims=0))
+
+
+def _gathered(operator: Moe, copy: Copy) -> None:
+    best, places = _chosen(operator, copy)
+    x = copy.node("Unsqueeze", copy.input("x"), copy.ints(1, 2))
+    weights = {
+        name: copy.node("Gather", copy.weight(name), places, axis=0) for name in copy.weights
+    }
+    middle = _middle(operator, copy, x, weights["w1"], weights.get("w3", ""))
+    made = copy.node("MatMul", middle, weights["w2"])
+    made = copy.node("Mul", made, copy.node("Unsqueeze", best, copy.ints(2, 3)))
+    copy.output("out", copy.node("ReduceSum", made, copy.ints(1, 2), keepdims=0))
+
+
 def _forms(operator: Moe, dims: Dims) -> Mapping[str, Form]:
-    return {"MoE": Form(partial(_node, operator), ("onnxruntime",))}
+    found = {"every expert": Form(partial(_every, operator))}
+    if operator.gated:
+        # The fused node's GELU is the tanh form, another function.
+        found["MoE"] = Form(partial(_fused, operator), ("onnxruntime",))
+    if dims["m"] <= GATHERED_ROWS:
+        found["gathered experts"] = Form(partial(_gathered, operator))
+    return found
+
+
+def _gates(operator: Moe, logits: Array) -> tuple[Array, Array]:
+    """Places of the two best experts and their gates, both [m, 2]."""
+    places = np.argpartition(-logits, CHOSEN - 1, axis=-1)[:, :CHOSEN]
+    best = np.take_along_axis(logits, places, -1)
+    top = logits.max(axis=-1, keepdims=True)
+    best = np.exp(best - top)
+    whole = best if operator.normalise else np.exp(logits - top)
+    return places, best / whole.sum(axis=-1, keepdims=True)
 
 
 def _numpy(operator: Moe, dims: Dims, x: Arrays, w: Arrays, out: Arrays) -> Call:
-    """Rows of one expert at a time through NumPy's products."""
-
-    def gates() -> tuple[Array, Array]:
-        logits = x["logits"]
-        order = np.argsort(-logits, axis=-1, kind="stable")[:, :CHOSEN]
-        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        chosen = np.take_along_axis(powers, order, axis=-1)
-        total = chosen if operator.normalise else powers
-        return order, chosen / total.sum(axis=-1, keepdims=True)
+    made, rows = out["out"], x["x"]
 
     def call() -> None:
-        order, gate = gates()
-        out["out"][...] = 0.0
-        for expert in np.unique(order):
-            rows, places = np.nonzero(order == expert)
-            own = x["x"][rows]
-            inner = own @ w["w1"][expert]
+        places, gates = _gates(operator, x["logits"])
+        made[...] = 0.0
+        for expert in np.unique(places):
+            here, slot = np.nonzero(places == expert)
+            mine = rows[here]
+            inner = mine @ w["w1"][expert]
+            middle = np.empty_like(inner)
             if operator.gated:
-                power = np.exp(-inner)
-                power += np.float32(1.0)
-                inner /= power
-                inner *= own @ w["w3"][expert]
+                activations.silu(inner, middle)
+                middle *= mine @ w["w3"][expert]
             else:
-                _gelu(inner)
-            made = inner @ w["w2"][expert]
-            made *= gate[rows, places][:, None]
-            out["out"][rows] += made
+                activations.gelu(inner, middle)
+            made[here] += gates[here, slot][:, None] * (middle @ w["w2"][expert])
 
     return call
-
-
-def _gelu(rows: Array) -> None:
-    """In place, erf after Abramowitz and Stegun 7.1.26: NumPy has none."""
-    z = np.abs(rows) * np.float32(0.5**0.5)
-    t = 1.0 / (1.0 + np.float32(0.3275911) * z)
-    series = np.full_like(t, 1.061405429)
-    for term in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        series = series * t + np.float32(term)
-    tail = np.float32(0.5) * series * t * np.exp(-z * z)
-    rows *= np.where(rows < 0, tail, 1.0 - tail)
 
 
 def _torch(torch: Any, operator: Moe, dims: Dims) -> Any:
     layers = torch.nn.functional
 
     def one(x: Any, w: Any) -> Any:
-        scores = torch.softmax(x["logits"], dim=-1)
-        gate, order = torch.topk(scores, CHOSEN, dim=-1)
-        if operator.normalise:
-            gate = gate / gate.sum(dim=-1, keepdim=True)
+        best, places = torch.topk(x["logits"], CHOSEN)
+        gates = torch.softmax(best, -1)
+        if not operator.normalise:
+            gates = torch.softmax(x["logits"], -1).gather(1, places)
         made = torch.zeros_like(x["x"])
-        for expert in range(operator.experts):
-            rows, places = torch.where(order == expert)
-            own = x["x"][rows]
-            inner = own @ w["w1"][expert]
+        for expert in torch.unique(places).tolist():
+            here, slot = torch.nonzero(places == expert, as_tuple=True)
+            mine = x["x"][here]
+            inner = mine @ w["w1"][expert]
             if operator.gated:
-                inner = layers.silu(inner) * (own @ w["w3"][expert])
+                middle = layers.silu(inner) * (mine @ w["w3"][expert])
             else:
-                inner = layers.gelu(inner)
-            made.index_add_(0, rows, (inner @ w["w2"][expert]) * gate[rows, places][:, None])
+                middle = layers.gelu(inner)
+            made[here] += gates[here, slot][:, None] * (middle @ w["w2"][expert])
         return {"out": made}
 
     return one
