@@ -89,8 +89,9 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([a-z]+\.h)>[ \t]*(?://.*)?$
 _PRAGMA = re.compile(r"#pragma GCC (unroll \d+|ivdep)$")
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[A-Za-z_]\w*|\S')
 _NUMBER_OF_LINE = re.compile(r"/run/unit\.[cos]:")
+_PLACE = re.compile(r"kernel\.c:\d+:")
 _COMPLAINT = re.compile(
-    r"kernel\.c:\d+:|^(.*: )?(In function|\w+ error:|error:|Error:|Fatal|undefined)", re.MULTILINE
+    r"^(.*: )?(In function|\w+ error:|error:|Error:|Fatal|undefined)", re.MULTILINE
 )
 
 
@@ -286,7 +287,7 @@ def _why(done: sandbox.Outcome) -> str:
         return "the compiler's output grew beyond the limit"
     # Standard output and complaints come back together: what was written goes, complaints stay.
     text = _NUMBER_OF_LINE.sub("kernel.c:", done.text)
-    first = _COMPLAINT.search(text)
+    first = _PLACE.search(text) or _COMPLAINT.search(text)
     words = text[first.start() :].strip() if first else ""
     if done.returncode < 0:
         words = f"compiler ended by signal {-done.returncode} (a limit was met). {words}"
