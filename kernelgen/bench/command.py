@@ -80,7 +80,8 @@ def _ops(args: argparse.Namespace) -> int:
         return subprocess.run(command, env=blas.free_environment(), check=False).returncode
     from kernelgen.bench import table
     from kernelgen.bench.cases import chosen
-    from kernelgen.bench.ops import Settings, run_ops, summary
+    from kernelgen.bench.ops import Settings, run_ops
+    from kernelgen.bench.summary import summary
 
     cases = chosen(args.only, quick=args.quick)
     budget = (0.0 if args.quick else DEFAULT_BUDGET_S) if args.budget is None else args.budget

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from kernelgen.bench.ops import LEAST_RATIO, NEAR_ROOF, Summary
+from kernelgen.bench.summary import LEAST_RATIO, NEAR_ROOF, Summary, counted, geomean
 
 Row = Mapping[str, object]
 
@@ -50,18 +50,32 @@ def line(row: Row) -> str:
 def show(rows: Sequence[Row], total: Summary) -> None:
     """The whole table on a terminal; in a pipe the lines were printed as they came."""
     if sys.stdout.isatty():
-        from rich.console import Console
+        from rich.console import Console, JustifyMethod
         from rich.table import Table
 
         table = Table(box=None)
         for place, head in enumerate(HEADS):
-            table.add_column(head, justify="right" if place in (1, 3, 4, 5, 6) else "left")
+            justify: JustifyMethod = "right" if place in (1, 3, 4, 5, 6) else "left"
+            table.add_column(head, justify=justify, overflow="fold")
         for row in rows:
             slow = isinstance(row["ratio"], float) and row["ratio"] < LEAST_RATIO
             style = "red" if slow or not row["correct"] else ""
             table.add_row(*cells(row), style=style)
         Console().print(table)
+    print(families_line(rows))
     print(summary_line(total))
+
+
+def families_line(rows: Sequence[Row]) -> str:
+    """Geometric mean and number of rows of every family, slowest first."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        ratio = counted(row)
+        if ratio is not None:
+            found.setdefault(str(row["family"]), []).append(ratio)
+    means = {family: geomean(ratios) for family, ratios in found.items()}
+    order = sorted(means, key=lambda family: means[family])
+    return ", ".join(f"{family} {means[family]:.2f} ({len(found[family])})" for family in order)
 
 
 def summary_line(total: Summary) -> str:

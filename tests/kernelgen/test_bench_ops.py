@@ -13,8 +13,9 @@ from kernelgen.bench.cases import Case, cases, chosen
 from kernelgen.bench.command import _words, add_arguments, main
 from kernelgen.bench.contents import ALIGNMENT, Contents, aligned
 from kernelgen.bench.family import Form, Peers, peers_of
-from kernelgen.bench.ops import FAILED, Settings, open_sides, run_ops, summary, worst_error
+from kernelgen.bench.ops import Settings, open_sides, run_ops, worst_error
 from kernelgen.bench.stacks import STACKS, Side
+from kernelgen.bench.summary import FAILED, summary
 from kernelgen.machine import describe
 from kernelgen.ops import FAMILIES, GemmBias, MeanPool
 
@@ -191,14 +192,15 @@ def test_a_kernel_that_is_not_accepted_is_a_failed_row(machine, tmp_path, monkey
 
 
 def test_failures_stay_in_the_mean():
-    good = {"name": "a", "correct": True, "ratio": 2.0, "roofline_fraction": 0.9}
-    bad = {"name": "b", "correct": False, "ratio": None, "roofline_fraction": None}
-    alone = {"name": "c", "correct": True, "ratio": None, "roofline_fraction": 0.5}
+    good = {"name": "a", "correct": True, "ratio": 2.0, "roofline_fraction": 0.9, "family": "f"}
+    bad = {"name": "b", "correct": False, "ratio": None, "roofline_fraction": None, "family": "f"}
+    alone = {"name": "c", "correct": True, "ratio": None, "roofline_fraction": 0.5, "family": "g"}
     total = summary([good, bad, alone])
     assert total.geomean == pytest.approx(math.sqrt(2.0 * FAILED))
     assert (total.rows, total.correct, total.compared, total.below) == (3, 2, 2, 1)
     assert (total.worst, total.worst_ratio, total.near_roof) == ("b", FAILED, 1)
     assert "2 of 3 rows correct" in table.summary_line(total)
+    assert table.families_line([good, bad, alone]) == "f 0.45 (2)"
     assert "none compared" in table.summary_line(summary([alone]))
 
 
