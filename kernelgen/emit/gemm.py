@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kernelgen.emit.part import Part, fill, must_divide
 from kernelgen.emit.rows import norm_row
-from kernelgen.emit.tiles import SIDE, tile_functions
+from kernelgen.emit.tiles import LANES, SIDE, scratch_floats, tile_functions
 from kernelgen.ops.gemm import GemmBias, GemmBiasGelu, GemmBiasResidualLayernorm
 from kernelgen.schedule.schedule import Schedule
 
@@ -26,11 +26,10 @@ enum {
   ${p}_WEIGHTS = ${p}_K * ${p}_N
 };
 
-static int64_t ${p}_packed_floats(void) { return ${p}_WEIGHTS + ${vectors} * ${p}_N${tile_floats}; }
+static int64_t ${p}_packed_floats(void) { return ${p}_WEIGHTS + ${vectors} * ${p}_N; }
 static int64_t ${p}_scratch_floats(const int64_t *dim) {
   ${scratch}
 }
-${tile_pack_head}
 
 /* Weights [k][n] to panels [n / panel][k][panel]; the vectors of length n follow. */
 static void ${p}_pack(const void *const *weight, float *packed) {
@@ -39,7 +38,7 @@ static void ${p}_pack(const void *const *weight, float *packed) {
     for (int64_t k = 0; k < ${p}_K; k++, packed += ${p}_PANEL)
       memcpy(packed, w + k * ${p}_N + panel, sizeof(float) * ${p}_PANEL);
   for (int i = 1; i <= ${vectors}; i++, packed += ${p}_N)
-    memcpy(packed, weight[i], sizeof(float) * ${p}_N);${tile_pack}
+    memcpy(packed, weight[i], sizeof(float) * ${p}_N);
 }
 """
 
@@ -245,26 +244,17 @@ def _tiles(operator: GemmBias, schedule: Schedule, values: dict[str, object]) ->
     """
     start = schedule.number("tiles")
     values |= {
-        "tile_floats": "",
         "scratch": "(void)dim;\n  return 0;",
-        "tile_pack_head": "",
-        "tile_pack": "",
         "tile_run": "  (void)scratch;\n",
     }
     if not start:
         return 0
     must_divide(operator.name, "tiles", SIDE, operator.k)
     must_divide(operator.name, "tiles", SIDE, operator.n)
-    p, block = values["p"], schedule.number("rows")
+    must_divide(operator.name, "tiles", LANES, schedule.number("vector"))
+    p = values["p"]
     values |= {
-        # Three bfloat16 take one and a half floats.
-        "tile_floats": f" + {p}_WEIGHTS * 3 / 2",
-        "scratch": (
-            f"const int64_t rows = dim[0] < {block} ? dim[0] : {block};\n"
-            f"  return dim[0] < {start} ? 0 : 1024 + (rows + 31) / 32 * 32 * {p}_K * 3 / 2;"
-        ),
-        "tile_pack_head": f"static void {p}_pack_tiles(const float *w, uint16_t *to);",
-        "tile_pack": f"\n  {p}_pack_tiles(w, (uint16_t *)packed);",
+        "scratch": scratch_floats(p, schedule.number("rows"), start),
         "tile_run": (
             f"  if (dim[0] >= {start}) return {p}_run_tiles(in, out, dim[0], packed, scratch);\n"
         ),

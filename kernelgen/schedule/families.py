@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kernelgen.emit.tiles import ISA, SIDE
+from kernelgen.emit.tiles import ISA, LANES, SIDE
 from kernelgen.emit.vectors import EXP, GELU
 from kernelgen.machine import Machine, vector_floats
 from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, GemmBiasGelu, MeanPool, Operator
@@ -79,21 +79,24 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "rows": _BLOCKS,
         "order": ("panel", "rows"),
         # Rows from which the matrix unit takes over; 0 is never.
-        "tiles": (0, 17, 25, 33, 49, 65, 97) if has_tiles(machine) else (0,),
+        "tiles": (0, 9, 17, 25, 33, 49, 65, 97) if has_tiles(machine) else (0,),
         "tail": ("balanced", "last"),
         "prefetch": (0, 256, 512, 1024, 2048, 4096, 8192),
         "fetch": ("l1", "l2"),
     }
+    # Up to 16 rows the weights pass once through one tall tile; beyond, the matrix unit takes over.
+    matrix = squared and has_tiles(machine)
+    mr, nr = (16, 1) if matrix else (12, 2) if wide == LANES else (6, 2)
     start: dict[str, Value] = {
         "vector": wide,
-        "mr": 12 if wide == 16 else 6,
-        "nr": 2,
+        "mr": mr,
+        "nr": nr,
         "ku": 1,
         "rows": _block(operator.k, machine),
         "order": "panel",
-        "tiles": SIDE + 1 if squared and has_tiles(machine) else 0,
+        "tiles": mr + 1 if matrix else 0,
         "tail": "balanced",
-        "prefetch": 2048,
+        "prefetch": 4096 if matrix else 2048,
         "fetch": "l2",
     }
     if isinstance(operator, GemmBiasGelu):
@@ -108,6 +111,8 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
             return f"vector: {vector} does not divide n={operator.n} evenly"
         if choices["tiles"] and not squared:
             return f"tiles: {operator.k} x {operator.n} is not made of squares of {SIDE}"
+        if choices["tiles"] and vector != LANES:
+            return f"tiles: the matrix unit takes vectors of {LANES}, got vector={vector}"
         if operator.k % _number(choices, "ku"):
             return f"ku: {choices['ku']} does not divide k={operator.k} evenly"
         have = registers(vector, machine)

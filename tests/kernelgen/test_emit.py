@@ -149,11 +149,12 @@ TILES = pytest.mark.skipif(
 
 @TILES
 @pytest.mark.parametrize("family", ["gemm_bias", "gemm_bias_gelu", "gemm_bias_residual_layernorm"])
-@pytest.mark.parametrize("block", [24, 96])
-def test_the_matrix_unit_is_as_exact_as_multiply_adds(family, block, folder):
+@pytest.mark.parametrize(("block", "nr"), [(24, 3), (96, 1)])
+def test_the_matrix_unit_is_as_exact_as_multiply_adds(family, block, nr, folder):
     operator = OPERATORS[family]
     found = space(operator, HERE)
-    schedule = found.default().with_choice("tiles", 17).with_choice("rows", block)
+    schedule = found.default().with_choice("mr", 8).with_choice("nr", nr)
+    schedule = schedule.with_choice("tiles", 9).with_choice("rows", block)
     assert found.legal(schedule) is None
     options = (*flags(HERE, schedule), *WARNINGS)
     out = folder / f"{family}_tiles_{block}.so"
@@ -161,7 +162,7 @@ def test_the_matrix_unit_is_as_exact_as_multiply_adds(family, block, folder):
     assert outcome.path is not None, outcome.stderr
     native, plain = Native(outcome.path), built(family, 16, None, folder)
     rng = np.random.default_rng(0)
-    for rows in (1, 16, 17, 31, 32, 33, 65, 201):
+    for rows in (8, 9, 16, 17, 31, 32, 33, 48, 49, 65, 201):
         for regime in ("nominal", "shifted", "scaled_up", "scaled_down", "integer_exact"):
             dims = {"m": rows}
             arrays = operator.sample(rng, dims, regime)

@@ -73,6 +73,20 @@ def test_illegal_choices_are_named(axis, value, words):
     assert words in reason
 
 
+MATRIX = replace(AVX512, isa=(*AVX512.isa, "amx_bf16", "amx_tile"))
+
+
+def test_the_matrix_unit_starts_where_one_tall_tile_ends():
+    found = space(GemmBias(384, 1152), MATRIX)
+    start = found.default()
+    assert start.number("tiles") == start.number("mr") + 1
+    reason = found.legal(start.with_choice("vector", 8))
+    assert reason is not None
+    assert "tiles: the matrix unit takes vectors of 16" in reason
+    # Neither 1000 nor 80 is made of squares of 32.
+    assert space(GemmBias(1000, 80), MATRIX).default().number("tiles") == 0
+
+
 def test_a_panel_must_divide_the_width():
     found = space(GemmBias(384, 80), AVX2)
     reason = found.legal(found.default().with_choice("nr", 3).with_choice("mr", 4))
