@@ -33,7 +33,7 @@ from kernelgen.judge.contest import Point
 from kernelgen.machine import Machine, describe
 from kernelgen.ops import GemmBias
 from kernelgen.schedule import space
-from tests.kernelgen.test_agent_llm import Server, says
+from tests.kernelgen.test_agent_endpoint import Server, says
 
 CORE = min(os.sched_getaffinity(0))
 OPERATOR = GemmBias(64, 128)

@@ -11,7 +11,7 @@ import pytest
 from kernelgen.__main__ import main
 from kernelgen.agent.sizes import operator_of, read_sizes
 from kernelgen.ops import FAMILIES
-from tests.kernelgen.test_agent_llm import Server, says
+from tests.kernelgen.test_agent_endpoint import Server, says
 from tests.quick import some
 
 CORE = str(min(os.sched_getaffinity(0)))
