@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from kernelgen.bench.summary import LEAST_RATIO, NEAR_ROOF, Summary, counted, geomean
+from kernelgen.bench.summary import LEAST_RATIO, LONG_US, NEAR_ROOF, Summary, counted, geomean
 
 Row = Mapping[str, object]
 
@@ -82,8 +82,11 @@ def summary_line(total: Summary) -> str:
     """The suite in one line."""
     if total.geomean is None or total.worst_ratio is None:
         return f"{total.correct} of {total.rows} rows correct, none compared"
+    long = ""
+    if total.long_geomean is not None:
+        long = f", {total.long_geomean:.3f} where a peer takes {LONG_US:g} us or more"
     return (
         f"{total.correct} of {total.rows} rows correct; geometric mean {total.geomean:.3f} over "
-        f"{total.compared} (failures count); worst {total.worst_ratio:.3f} {total.worst}; "
+        f"{total.compared} (failures count){long}; worst {total.worst_ratio:.3f} {total.worst}; "
         f"{total.below} below {LEAST_RATIO}; {total.near_roof} at {NEAR_ROOF} of the roof or more"
     )

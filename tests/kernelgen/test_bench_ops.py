@@ -191,17 +191,29 @@ def test_a_kernel_that_is_not_accepted_is_a_failed_row(machine, tmp_path, monkey
     assert "FAILED not_written" in table.line(row)
 
 
+def _fake(name, ratio, peer_us, *, correct=True, roof=0.5, family="f"):
+    best = None if ratio is None else "numpy"
+    return {
+        "name": name, "correct": correct, "ratio": ratio, "roofline_fraction": roof,
+        "family": family, "best_peer": best, "peers": {"numpy": peer_us},
+    }  # fmt: skip
+
+
 def test_failures_stay_in_the_mean():
-    good = {"name": "a", "correct": True, "ratio": 2.0, "roofline_fraction": 0.9, "family": "f"}
-    bad = {"name": "b", "correct": False, "ratio": None, "roofline_fraction": None, "family": "f"}
-    alone = {"name": "c", "correct": True, "ratio": None, "roofline_fraction": 0.5, "family": "g"}
-    total = summary([good, bad, alone])
-    assert total.geomean == pytest.approx(math.sqrt(2.0 * FAILED))
-    assert (total.rows, total.correct, total.compared, total.below) == (3, 2, 2, 1)
+    rows = [
+        _fake("a", 2.0, 9.0, roof=0.9),
+        _fake("b", None, None, correct=False, roof=None),
+        _fake("c", None, None, family="g"),
+        _fake("d", 8.0, 0.5, family="h"),
+    ]
+    total = summary(rows)
+    assert total.geomean == pytest.approx((2.0 * FAILED * 8.0) ** (1 / 3))
+    assert total.long_geomean == pytest.approx(math.sqrt(2.0 * FAILED))
+    assert (total.rows, total.correct, total.compared, total.below) == (4, 3, 3, 1)
     assert (total.worst, total.worst_ratio, total.near_roof) == ("b", FAILED, 1)
-    assert "2 of 3 rows correct" in table.summary_line(total)
-    assert table.families_line([good, bad, alone]) == "f 0.45 (2)"
-    assert "none compared" in table.summary_line(summary([alone]))
+    assert "3 of 4 rows correct" in table.summary_line(total)
+    assert table.families_line(rows) == "f 0.45 (2), h 8.00 (1)"
+    assert "none compared" in table.summary_line(summary(rows[2:3]))
 
 
 def test_nearer_memory_is_faster_and_named(machine):
