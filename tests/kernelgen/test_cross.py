@@ -2,8 +2,11 @@
 against the same oracle, bounds and guard pages as at home.
 """
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -34,31 +37,39 @@ def check(found: Proof) -> None:
         assert found.accepted, f"{found.reason}: {found.detail}"
         assert found.processors == ((NATIVE,) if runs_here(target) else target.processors)
         assert found.rounds >= 14 * len(found.processors)
-        assert 0.0 < found.max_error_ratio <= 1.0
+        assert 0.0 <= found.max_error_ratio <= 1.0
     else:
         assert found.reason == STATIC_ONLY
         assert "lacks" in found.detail
 
 
-# One walk over the diagonals: the first cases already hold every family and every target.
-_FAMILIES, _NAMES = sorted(FAMILIES), list(TARGETS)
-CASES = [
-    (_NAMES[(place + turn) % len(_NAMES)], family)
-    for turn in range(len(_NAMES))
-    for place, family in enumerate(_FAMILIES)
-]
+_FAMILIES = sorted(FAMILIES)
+# Mixed once and for all, so that an even choice of cases meets many families and all targets.
+CASES = random.Random(0).sample(list(product(TARGETS, _FAMILIES)), len(TARGETS) * len(_FAMILIES))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "family"), some(CASES, 24))
-def test_every_family_meets_its_bound_on_every_target(name, family):
-    examples = FAMILIES[family].examples()
-    proofs = [proof(name, at, family) for at in range(len(examples))]
+def check_family(family: str, name: str, examples: Sequence[int]) -> None:
+    proofs = [proof(name, at, family) for at in examples]
     for found in proofs:
         check(found)
     # What computes computes in vectors: at least one example is as wide as a register.
-    if any(example.operator.flops(example.dims) for example in examples):
+    every = FAMILIES[family].examples()
+    if any(every[at].operator.flops(every[at].dims) for at in examples):
         assert any(sum(found.instructions.values()) for found in proofs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["aarch64-neon", "riscv64-rvv"])
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_every_family_meets_its_bound_abroad(family, name):
+    """RISC-V at two register lengths, see `Target.emulated`; the quick form takes one example."""
+    check_family(family, name, some(range(len(FAMILIES[family].examples())), 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "family"), some(CASES, 12))
+def test_every_family_meets_its_bound_on_every_target(name, family):
+    check_family(family, name, range(len(FAMILIES[family].examples())))
 
 
 @pytest.mark.parametrize("family", _FAMILIES)
