@@ -21,7 +21,6 @@ from kernelgen.sketches.planes import (
     PLANES,
     by_columns,
     each_column,
-    joined,
     over_tiles,
     planes,
     rounded,
@@ -33,6 +32,10 @@ from kernelgen.tile.ir import Kernel
 
 PLACES = 8
 """Inner places of one step: four in the low halves, four in the high ones."""
+
+
+EXACT_GROUP = 128
+"""Halves of 16 bits, times 255, summed over a group of this size stay inside int32."""
 
 
 def _half(b: Build, w: Memory, column: Expr, place: Expr, odd: bool, k: int) -> Expr:
@@ -60,35 +63,15 @@ def _pack(b: Build, operator: GemvInt4, w: Memory, lanes: int) -> Memory:
     return data
 
 
-def _weight_sums(b: Build, operator: GemvInt4, w: Memory, zero: Memory, lanes: int) -> Memory:
-    """128 times the sum of (q - zero) over every group, the places that fill up k among them as
-    q = 0: i32 (panels x groups, lanes).
-    """
-    k, n, group, groups = operator.k, operator.n, operator.group, operator.groups
-    panels, whole = -(-n // lanes), rounded(k, 16)
-    memory = b.buffer("weight_sums", "i32", (panels * groups, lanes), "packed")
-    with each_column(b, n, lanes, groups) as (at, g, o, column):
-        total = b.let("total", cast("i32", 0))
-        with b.when(column < n):
-            end = minimum((g + 1) * group, whole)
-            with b.loop("kk", g * group, end, 2) as kk:
-                for i in (0, 1):
-                    half = _half(b, w, column, kk + i, i == 1, k)
-                    off = cast("i32", half) - cast("i32", zero[column, g])
-                    b.let("total", total + off)
-        memory[at, o] = total * 128
-    return memory
-
-
 def _zeros(b: Build, operator: GemvInt4, zero: Memory, lanes: int) -> Memory:
-    """Zero points as i32 (panels x groups, lanes), 0 beyond n."""
+    """Zero points as u8 (panels x groups, lanes), 0 beyond n."""
     n, groups = operator.n, operator.groups
     panels = -(-n // lanes)
-    memory = b.buffer("zeros", "i32", (panels * groups, lanes), "packed")
+    memory = b.buffer("zeros", "u8", (panels * groups, lanes), "packed")
     with b.prepare(), b.loop("p", 0, panels) as p, b.loop("g", 0, groups) as g:
         column = p * lanes
         found = zero[span(column, lanes, n - column), g]
-        memory[p * groups + g, span(0, lanes)] = cast("i32", found)
+        memory[p * groups + g, span(0, lanes)] = found
     return memory
 
 
@@ -121,7 +104,6 @@ def _by_planes(
     group, groups, steps = operator.group, operator.groups, rounded(k, PLACES) // PLACES
     scale, zeros = beside
     panels = _pack(b, operator, memory["w"], lanes)
-    sums = _weight_sums(b, operator, memory["w"], memory["zero"], lanes)
     made = planes(b, memory["a"], k, v, group)
     plane_sums = made.sums
     assert plane_sums is not None  # noqa: S101 - asked for with the group above
@@ -137,15 +119,16 @@ def _by_planes(
                 both = panels[at, span(0, 4 * lanes)]
                 for i in range(PLANES):
                     for half, place in (("dot4_low", s * PLACES), ("dot4_high", s * PLACES + 4)):
-                        four = made.data[i, span(top, r), span(place, 4)]
+                        four = made.four(i, top, r, place)
                         accs[i] = b.let(f"acc{r}_{i}", word(half, accs[i], four, both))
             at_group = p * groups + g
-            for i in range(PLANES):
-                whole = plane_sums[g * PLANES + i, span(top, r), span(0, 1)]
-                accs[i] = b.let(f"acc{r}_{i}", accs[i] - zeros[at_group, span(0, lanes)] * whole)
-            # The highest plane holds 128 too much everywhere.
-            high = accs[-1] - sums[at_group, span(0, lanes)]
-            value = joined([*accs[:-1], high])
+            zero = b.let(f"zero{r}", cast("i32", zeros[at_group, span(0, lanes)]))
+            halves = []
+            for i in (0, 1):
+                summed = plane_sums[g * 2 + i, span(top, r), span(0, 1)]
+                exact = accs[2 * i] + (accs[2 * i + 1] << 8) - zero * summed
+                halves.append(b.let(f"half{r}_{i}", exact))
+            value = fma(cast("f32", halves[1]), 65536.0, cast("f32", halves[0]))
             total = b.let(f"total{r}", fma(value, scale[at_group, span(0, lanes)], total))
         store_scaled(b, memory["out"], made, total, (p * lanes, lanes, n), top, r)
 
@@ -182,7 +165,7 @@ def _widened(
         total = b.let(f"total{r}", fill(0.0, "f32", r, lanes))
         with b.loop("g", 0, groups) as g:
             acc = b.let(f"acc{r}", fill(0.0, "f32", r, lanes))
-            b.let(f"zero{r}", zeros[p * groups + g, span(0, lanes)])
+            b.let(f"zero{r}", cast("i32", zeros[p * groups + g, span(0, lanes)]))
             end = minimum((g + 1) * (group // 2), k // 2)
             with b.loop("s", g * (group // 2), end, unroll=schedule.number("ku")) as s:
                 acc = step(s, ("low", "high"), acc)
@@ -198,7 +181,10 @@ def _widened(
 
 
 def _space(operator: GemvInt4, machine: Machine) -> SearchSpace:
-    return space_of(operator, machine)
+    refusal = None
+    if operator.group > EXACT_GROUP:
+        refusal = f"form: planes take groups of up to {EXACT_GROUP}, this one is {operator.group}"
+    return space_of(operator, machine, refusal)
 
 
 GEMV_INT4 = Sketch("gemv_int4", _program, _space)

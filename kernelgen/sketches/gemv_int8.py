@@ -72,7 +72,7 @@ def _by_planes(
                 at = b.let("at", p * steps + s)
                 fetch_ahead(b, panels, at, 4 * lanes, schedule)
                 for i in range(PLANES):
-                    four = made.data[i, span(top, r), span(s * 4, 4)]
+                    four = made.four(i, top, r, s * 4)
                     bytes_of_w = panels[at, span(0, 4 * lanes)]
                     accs[i] = b.let(f"acc{r}_{i}", word("dot4", accs[i], four, bytes_of_w))
             row = p * groups + g
@@ -136,8 +136,8 @@ def _widened(
     over_tiles(b, -(-n // lanes), schedule.number("mr"), schedule.number("rows"), tile)
 
 
-def space_of(operator: Operator, machine: Machine) -> SearchSpace:
-    """Axes of the weight-only products."""
+def space_of(operator: Operator, machine: Machine, refusal: str | None = None) -> SearchSpace:
+    """Axes of the weight-only products. `refusal`: why the form planes does not do, if so."""
     wide = widths(machine)
     dots = {"avx512_vnni", "avx_vnni", "asimddp", "i8mm"} & set(machine.isa)
     axes: dict[str, tuple[Value, ...]] = {
@@ -163,6 +163,8 @@ def space_of(operator: Operator, machine: Machine) -> SearchSpace:
     def rule(choices: Mapping[str, Value]) -> str | None:
         vector, mr, nr = (int(choices[axis]) for axis in ("vector", "mr", "nr"))
         free = registers(vector, machine)
+        if choices["form"] == "planes" and refusal is not None:
+            return refusal
         each = PLANES if choices["form"] == "planes" else 1
         if mr * nr * each + nr + 1 > free:
             return f"mr: {mr} x {nr} x {each} sums and {nr} weights are more than {free} registers"

@@ -6,9 +6,9 @@ here: any one operator.
 
 A row of activations is written as a 32-bit fixed-point number each, q = a 2^s with one power of
 two per row, cut to whole numbers: what is cut off is below 2^-30 of the row's largest magnitude,
-less than float32 itself rounds there. The four bytes of q go to four planes, the highest with 128
-added so that all are unsigned; every plane meets the weights in `dot4`, exactly, and the four sums
-are put together in float32. Rows that hold an infinity or a NaN give NaN.
+less than float32 itself rounds there. The four bytes of q go to four planes; every plane meets the
+weights in `dot4`, exactly, and the four sums are put together in float32. Rows that hold an
+infinity or a NaN give NaN.
 """
 
 from __future__ import annotations
@@ -48,14 +48,23 @@ def rounded(k: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Planes:
-    """`data`: u8 (4, m, k filled up); `unit`: f32 (m, 1), what one step of q is worth, NaN for a
-    row that is not finite; `sums`: i32 (4 groups, m, 1), sums of each plane over each group.
+    """`low`: u8 (3, m, k filled up), the lower bytes of q; `top`: (m, k filled up), the highest:
+    u8 with 128 added, or i8 as it is. `unit`: f32 (m, 1), what one step of q is worth, NaN for a
+    row that is not finite. `sums`: i32 (2 groups, m, 1), for every group the sum of the lower
+    halves of q and that of the higher halves.
     """
 
-    data: Memory
+    low: Memory
+    top: Memory
     unit: Memory
     sums: Memory | None
-    groups: int
+
+    def four(self, plane: int, top: Value, r: int, place: Value) -> Value:
+        """The bytes of four places from `place` on, of r rows: (r, 4)."""
+        rows, places = span(top, r), span(place, 4)
+        if plane == PLANES - 1:
+            return self.top[rows, places]
+        return self.low[plane, rows, places]
 
 
 def tables(b: Build) -> tuple[Memory, Memory]:
@@ -77,13 +86,18 @@ def tables(b: Build) -> tuple[Memory, Memory]:
 
 
 def planes(b: Build, a: Memory, k: int, vector: int, group: int = 0) -> Planes:
-    """Fills the planes of all rows at the beginning of `run`. `group`: sum planes over groups."""
-    m = b.dim("m")
+    """Fills the planes of all rows at the beginning of `run`. With a `group` the top plane is
+    signed, and the halves of q are summed over every group.
+    """
+    m, whole = b.dim("m"), rounded(k, STEP)
     lift, back = tables(b)
-    data = b.buffer("plane", "u8", (PLANES, m, rounded(k, STEP)), "local")
-    unit = b.buffer("unit", "f32", (m, 1), "local")
-    groups = -(-k // group) if group else 0
-    sums = b.buffer("plane_sums", "i32", (PLANES * groups, m, 1), "local") if group else None
+    groups = -(-k // group) if group else 1
+    made = Planes(
+        b.buffer("low_planes", "u8", (PLANES - 1, m, whole), "local"),
+        b.buffer("top_plane", "i8" if group else "u8", (m, whole), "local"),
+        b.buffer("unit", "f32", (m, 1), "local"),
+        b.buffer("plane_sums", "i32", (2 * groups, m, 1), "local") if group else None,
+    )
     with b.run(), b.parallel("i", 0, m) as i:
         most = b.let("most", fill(0.0, "f32", vector))
         odd = b.let("odd", fill(0.0, "f32", vector))
@@ -91,34 +105,34 @@ def planes(b: Build, a: Memory, k: int, vector: int, group: int = 0) -> Planes:
             x = b.let("x", a[i, span(j, vector, k - j)])
             b.let("most", maximum(word("abs", x), most))
             b.let("odd", fma(x, 0.0, odd))
-        top = b.let("top", max_(most))
+        largest = b.let("largest", max_(most))
         spoilt = b.let("spoilt", sum_(odd))
-        e = b.let("exponent", cast("i64", word("bits", top) >> 23))
+        e = b.let("exponent", cast("i64", word("bits", largest) >> 23))
         factor = b.let("factor", lift[e])
-        unit[i, 0] = back[e] + spoilt
-        with b.loop("j", 0, rounded(k, STEP), vector) as j:
-            x = b.let("x", a[i, span(j, vector, k - j)])
-            q = b.let("q", cast("i32", minimum(maximum(x * factor, -_EDGE), _EDGE)))
-            for plane in range(PLANES - 1):
-                data[plane, i, span(j, vector)] = cast("u8", (q >> (8 * plane)) & 255)
-            data[PLANES - 1, i, span(j, vector)] = cast("u8", (q >> 24) + 128)
-        if sums is not None:
-            _sum_planes(b, data, sums, i, (group, groups, k))
-    return Planes(data, unit, sums, groups)
-
-
-def _sum_planes(
-    b: Build, data: Memory, sums: Memory, i: Value, sizes: tuple[int, int, int]
-) -> None:
-    group, groups, k = sizes
-    last = rounded(k, STEP)
-    for plane in range(PLANES):
+        made.unit[i, 0] = back[e] + spoilt
         with b.loop("g", 0, groups) as g:
-            total = b.let("total", fill(0, "i32", STEP))
-            end = minimum((g + 1) * group, last)
-            with b.loop("j", g * group, end, STEP) as j:
-                b.let("total", total + cast("i32", data[plane, i, span(j, STEP)]))
-            sums[g * PLANES + plane, i, 0] = b.let("whole_group", sum_(total))
+            names = ("lower", "higher") if group else ()
+            halves = [b.let(name, fill(0, "i32", vector)) for name in names]
+            end = minimum((g + 1) * group, whole) if group else whole
+            with b.loop("j", g * group if group else 0, end, vector) as j:
+                x = b.let("x", a[i, span(j, vector, k - j)])
+                q = b.let("q", cast("i32", minimum(maximum(x * factor, -_EDGE), _EDGE)))
+                _store_bytes(made, q, i, j, vector)
+                if made.sums is not None:
+                    b.let("lower", halves[0] + (q & 65535))
+                    b.let("higher", halves[1] + (q >> 16))
+            if made.sums is not None:
+                made.sums[g * 2, i, 0] = b.let("lower_sum", sum_(halves[0]))
+                made.sums[g * 2 + 1, i, 0] = b.let("higher_sum", sum_(halves[1]))
+    return made
+
+
+def _store_bytes(made: Planes, q: Value, i: Value, j: Value, vector: int) -> None:
+    for plane in range(PLANES - 1):
+        made.low[plane, i, span(j, vector)] = cast("u8", (q >> (8 * plane)) & 255)
+    high = q >> 24
+    top = cast("u8", high + 128) if made.sums is None else cast("i8", high)
+    made.top[i, span(j, vector)] = top
 
 
 def joined(accs: list[Value]) -> Value:
