@@ -91,6 +91,18 @@ _NATIVE = {
   return acc + (i32x8)(even + odd);
 #endif
 """,
+    4: """\
+#if defined(__ARM_FEATURE_DOTPROD)
+  /* sdot takes signed bytes alone: less 128 the unsigned ones fit, and 128 times the sum of the
+     signed ones makes up for it. Exact. */
+  const i32x4 less = (i32x4)${unsigned} ^ splat_i32x4((int32_t)0x80808080);
+  const i32x4 ones = splat_i32x4(0x01010101), other = (i32x4)${signed};
+  i32x4 sum = splat_i32x4(0);
+  __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(ones), "w"(other));
+  __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(less), "w"(other));
+  return acc + (sum << 7);
+#endif
+""",
 }
 
 
@@ -115,12 +127,15 @@ def dot4_words(v: int) -> str:
         f"{_listed(range(q, 4 * v, 4))}), i32x{v});\n"
         for q in range(4)
     )
-    native, spread = _NATIVE.get(v, ""), f"(quads)splat_i32x{v}(a)"
+    native, one = _NATIVE.get(v, ""), f"splat_i32x{v}(a)"
+    spread = f"(quads){one}"
     return _fill(
         _DOT4,
         v=v,
         four=4 * v,
         steps=steps,
-        native=_fill(native, a="u8", w="i8", pair=f"{spread}, (quads)w"),
-        native_signed=_fill(native, a="i8", w="u8", pair=f"(quads)w, {spread}"),
+        native=_fill(native, a="u8", w="i8", pair=f"{spread}, (quads)w", unsigned=one, signed="w"),
+        native_signed=_fill(
+            native, a="i8", w="u8", pair=f"(quads)w, {spread}", unsigned="w", signed=one
+        ),
     )

@@ -4,7 +4,8 @@ In: dtype, lanes. Out: C text. Never here: the scalar words.
 
 Compilers find the one instruction for it in a lane-by-lane loop on its own, but take the loop
 apart once its result goes round another loop; so float32 has it spelled, behind `#if`, with the
-plain form beside it. The instruction gives the second number when either is NaN or both are zero,
+plain form beside it. Elsewhere the loop falls apart altogether, and a choice by bits is as good.
+The instruction gives the second number when either is NaN or both are zero,
 as the word says.
 """
 
@@ -14,8 +15,13 @@ from kernelgen.emit.part import fill
 
 _PLAIN = """\
 WORD ${t}x${v} ${name}_${t}x${v}(${t}x${v} x, ${t}x${v} y) {
+#ifdef __SSE__
   for (int i = 0; i < ${v}; i++) x[i] = x[i] ${sign} y[i] ? x[i] : y[i];
   return x;
+#else
+  const i32x${v} first = x ${sign} y;
+  return (${t}x${v})(((i32x${v})x & first) | ((i32x${v})y & ~first));
+#endif
 }
 """
 
