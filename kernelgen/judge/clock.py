@@ -126,6 +126,7 @@ class Match:
         self._other = other
         self._rng = rng
         self._outputs = [(t.name, t.sizes(dims), t.dtype) for t in operator.by_role("output")]
+        self._sizes = [_bytes(shape, dtype) for _, shape, dtype in self._outputs]
         self._inputs = [t.name for t in operator.by_role("input")]
         self._feed = Feed(operator, dims, rng)
         self.weights = {t.name: self._feed.first[t.name] for t in operator.by_role("weight")}
@@ -189,10 +190,7 @@ class Match:
         contents = [self._feed.next() for _ in range(calls)]
         inputs = [[region.take(array.nbytes) for array in content] for content in contents]
         self._mine.outputs.rewind(jitter)
-        outputs = [
-            [self._mine.outputs.take(_bytes(shape, dtype)) for _, shape, dtype in self._outputs]
-            for _ in range(calls)
-        ]
+        outputs = [[self._mine.outputs.take(size) for size in self._sizes] for _ in range(calls)]
         end = self._mine.outputs.take(0)
         return _Batch(list(zip(inputs, outputs, strict=True)), contents, end)
 
@@ -277,8 +275,8 @@ class Match:
         differently.
         """
         for call, (_, outputs) in enumerate(batch.calls):
-            for (name, shape, dtype), at in zip(self._outputs, outputs, strict=True):
-                end = at + _bytes(shape, dtype)
+            for (name, _, dtype), size, at in zip(self._outputs, self._sizes, outputs, strict=True):
+                end = at + size
                 mine = self._mine.outputs.bytes[at:end].view(dtype)
                 if not mine.size:
                     continue

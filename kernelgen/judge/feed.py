@@ -27,6 +27,15 @@ class Feed:
         self.first = operator.sample(rng, dims, "nominal")
         more = [operator.sample(rng, dims, "nominal") for _ in range(POOL - 1)]
         self._pool = [{t.name: s[t.name] for t in self._tensors} for s in (self.first, *more)]
+        # The second part of every mix, moved so that no element meets its own earlier value.
+        self._moved = [
+            {
+                t.name: np.roll(sample[t.name].reshape(-1), 7).reshape(sample[t.name].shape)
+                for t in self._tensors
+                if np.dtype(t.dtype).kind == "f"
+            }
+            for sample in self._pool
+        ]
         self._partial = {
             t.name
             for t in self._tensors
@@ -41,7 +50,7 @@ class Feed:
     def next(self) -> list[Array]:
         """One call's inputs, in the operator's order, never seen before."""
         base = self._pool[int(self._rng.integers(POOL))]
-        other = self._pool[int(self._rng.integers(POOL))]
+        other = self._moved[int(self._rng.integers(POOL))]
         angle = float(self._rng.uniform(0.2, 1.3))
         contents: list[Array] = []
         for tensor in self._tensors:
@@ -62,7 +71,7 @@ class Feed:
 def _mix(data: Array, other: Array, angle: float) -> Array:
     """Both factors are positive, so what is never negative stays so."""
     mixed: Array = data * data.dtype.type(np.cos(angle))
-    mixed += np.roll(other.reshape(-1), 7).reshape(data.shape) * data.dtype.type(np.sin(angle))
+    mixed += other * data.dtype.type(np.sin(angle))
     return mixed
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernelgen.judge import sandbox, screen
+from kernelgen.judge import sandbox, screen, tool
 from kernelgen.judge.session import Refusal
 from kernelgen.targets.cpu import BASE_FLAGS, COMPILE_LIMIT_S, CompileOutcome, compiler
 
@@ -61,7 +61,7 @@ def preprocess(
         ]
         command += ["-o", "kernel.i", screen.SOURCE_NAME]
         limit_s = min(limit_s, PREPROCESS_LIMIT_S)
-        outcome = sandbox.tool(
+        outcome = tool.run(
             command,
             folder,
             limit_s=limit_s,
@@ -85,7 +85,7 @@ def compile_text(
     with _folder() as folder:
         (folder / "kernel.i").write_bytes(text.encode("utf-8", "surrogateescape"))
         command = [compiler(), *flags, *QUIET, "-fpreprocessed", "-o", "kernel.so", "kernel.i"]
-        outcome = sandbox.tool(command, folder, limit_s=limit_s)
+        outcome = tool.run(command, folder, limit_s=limit_s)
         made = folder / "kernel.so"
         result = _outcome(outcome, began, limit_s)
         if outcome.returncode != 0 or made.is_symlink() or not made.is_file():

@@ -35,6 +35,7 @@ UNUSED_IDS = range(61184, 65520)
 
 TEXT_LIMIT_BYTES = 64 << 10
 FREEZE_LIMIT_S = 2.0
+FREEZE_LOOK_S = 2e-5
 _STILL = frozenset("TtZX")
 LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
@@ -55,9 +56,6 @@ candidate code runs.
 
 
 SPAWNING = frozenset(("fork", "vfork"))
-
-TOOL_MEMORY_MIB = 6144
-TOOL_FILE_MIB = 512
 
 
 @dataclass(frozen=True)
@@ -101,13 +99,13 @@ def bubblewrap() -> str | None:
         number = probe.fileno()
         try:
             done = subprocess.run(
-                [found, *_walls(with_proc=False), *_files({number: "/run/exe"}), "/run/exe"],
+                [found, *walls(with_proc=False), *_files({number: "/run/exe"}), "/run/exe"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 pass_fds=(number,),
                 timeout=10,
                 check=False,
-                **_identity(),  # type: ignore[call-overload]
+                **identity(),  # type: ignore[call-overload]
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
@@ -115,7 +113,7 @@ def bubblewrap() -> str | None:
 
 
 @cache
-def _seccomp_program(*, spawning: bool = False) -> bytes | None:
+def seccomp_program(*, spawning: bool = False) -> bytes | None:
     """The deny-list as BPF, or None where libseccomp is missing; the harness's own filter does not
     need it. With `spawning` a program may start others, as a compiler driver does.
     """
@@ -149,12 +147,12 @@ def protection() -> Protection:
         if os.getuid() != 0:
             missing.append("own user id")
         return Protection("rlimits+seccomp", tuple(missing))
-    if _seccomp_program() is None:
+    if seccomp_program() is None:
         missing.append("deny-list before loading")
     return Protection("bubblewrap+rlimits+seccomp", tuple(missing))
 
 
-def _identity() -> dict[str, object]:
+def identity() -> dict[str, object]:
     # Root must change before bubblewrap starts: a mapped uid alone stays root outside.
     if os.getuid() != 0:
         return {"start_new_session": True, "env": {}}
@@ -168,7 +166,7 @@ def _identity() -> dict[str, object]:
     }
 
 
-def _walls(*, with_proc: bool) -> list[str]:
+def walls(*, with_proc: bool) -> list[str]:
     words = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     words += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--cap-drop", "ALL", "--hostname", "box"]
     for folder in LIBRARY_FOLDERS:
@@ -240,6 +238,7 @@ class Child:
         while self._state() not in _STILL:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"process {self.pid} does not stop")
+            time.sleep(FREEZE_LOOK_S)  # it may need this very core to hear of it
 
     def thaw(self) -> None:
         """Let a frozen program go on."""
@@ -319,7 +318,7 @@ def start(
     if bubblewrap() is None:
         return _start_plain(files, arguments, descriptors, stdout)
     info_read, info_write = os.pipe()
-    program = _seccomp_program()
+    program = seccomp_program()
     try:
         with ExitStack() as stack:
             stack.callback(os.close, info_write)
@@ -328,7 +327,7 @@ def start(
                 for path, inside in files.items()
             }
             keep = [info_write, *opened, *descriptors]
-            command = [str(bubblewrap()), *_walls(with_proc=with_proc)]
+            command = [str(bubblewrap()), *walls(with_proc=with_proc)]
             command += ["--info-fd", str(info_write)]
             if program is not None:
                 rules = stack.enter_context(tempfile.TemporaryFile())
@@ -342,7 +341,7 @@ def start(
                 stdout=stdout,
                 stderr=subprocess.PIPE,
                 pass_fds=tuple(keep),
-                **_identity(),  # type: ignore[call-overload]
+                **identity(),  # type: ignore[call-overload]
             )
     except BaseException:
         os.close(info_read)
@@ -371,7 +370,7 @@ def _start_plain(
         stderr=subprocess.PIPE,
         pass_fds=tuple(descriptors),
         cwd="/",
-        **_identity(),  # type: ignore[call-overload]
+        **identity(),  # type: ignore[call-overload]
     )
     return Child(process, None, folder)
 
@@ -401,7 +400,7 @@ def run(
                 stdout=sink,
                 descriptors=descriptors,
             )
-        text, ended_by = _collect(read_end, began + limit_s, output_bytes)
+        text, ended_by = collect(read_end, began + limit_s, output_bytes)
     finally:
         os.close(read_end)
     if ended_by == "itself":
@@ -414,71 +413,7 @@ def run(
     return Outcome(code, ended_by, combined, time.monotonic() - began)
 
 
-def tool(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    limit_s: float,
-    memory_mib: int = TOOL_MEMORY_MIB,
-    file_mib: int = TOOL_FILE_MIB,
-) -> Outcome:
-    """Run an installed tool (a compiler) in `folder`, the only place it can write to.
-
-    With bubblewrap it sees `/usr` read-only and `folder` as `/work`, no network and no environment.
-    Without, it runs in `folder` as the candidate's user, with the same limits and nothing else.
-    `folder` must belong to `candidate_uid()` when root calls.
-    """
-    # The shell counts memory in KiB and files in blocks of 512 bytes.
-    limits = f"ulimit -v {memory_mib << 10}; ulimit -f {file_mib << 11}; ulimit -c 0; ulimit -t 300"
-    words = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *command]
-    read_end, write_end = os.pipe()
-    began = time.monotonic()
-    try:
-        with os.fdopen(write_end, "wb") as sink:
-            child = _start_tool(words, folder, sink)
-        text, ended_by = _collect(read_end, began + limit_s, TEXT_LIMIT_BYTES)
-    finally:
-        os.close(read_end)
-    if ended_by == "itself" and child.wait(max(0.1, began + limit_s - time.monotonic())) is None:
-        ended_by = "wall limit"
-    code = child.kill()
-    return Outcome(code, ended_by, text.decode("utf-8", "replace"), time.monotonic() - began)
-
-
-def _start_tool(words: Sequence[str], folder: Path, sink: IO[bytes]) -> Child:
-    found = bubblewrap()
-    keep: list[int] = []
-    where = str(folder)
-    with ExitStack() as stack:
-        if found is not None:
-            where = "/"
-            wall = [found, *_walls(with_proc=False), "--ro-bind", "/usr", "/usr", "--tmpfs", "/tmp"]  # noqa: S108
-            wall += ["--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
-            wall += ["--dev", "/dev", "--symlink", "usr/bin", "/bin"]
-            wall += ["--bind", str(folder), "/work", "--remount-ro", "/", "--chdir", "/work"]
-            program = _seccomp_program(spawning=True)
-            if program is not None:
-                rules = stack.enter_context(tempfile.TemporaryFile())
-                rules.write(program)
-                rules.seek(0)
-                keep.append(rules.fileno())
-                wall += ["--seccomp", str(rules.fileno())]
-            words = [*wall, *words]
-        identity = _identity()
-        identity["env"] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
-        process = subprocess.Popen(
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            pass_fds=tuple(keep),
-            cwd=where,
-            **identity,  # type: ignore[call-overload]
-        )
-    return Child(process, None, None)
-
-
-def _collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:
+def collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:
     text = b""
     while True:
         left = deadline - time.monotonic()
