@@ -21,6 +21,9 @@ from kernelgen.tile.build import Build, Memory, fill, fma, select, span, word
 from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
 
+LINE = 16
+"""Floats of a cache line."""
+
 
 @dataclass(frozen=True)
 class _Parts:
@@ -33,6 +36,7 @@ class _Parts:
     rows: int
     inner: int
     outer: int
+    ahead: int
     b: Build
     memory: dict[str, Memory]
 
@@ -46,10 +50,10 @@ class _Parts:
 
 
 def _program(operator: Moe, schedule: Schedule) -> Kernel:
-    v, across = schedule.number("vector"), schedule.number("across")
+    v, across, ahead = (schedule.number(axis) for axis in ("vector", "across", "ahead"))
     b, memory = begin(operator)
     inner = across // 2 * v if operator.gated else across * v
-    p = _Parts(operator, v, schedule.number("rows"), inner, across * v, b, memory)
+    p = _Parts(operator, v, schedule.number("rows"), inner, across * v, ahead, b, memory)
     _buffers(p)
     with b.prepare():
         _pack(p)
@@ -182,6 +186,7 @@ def _first(p: _Parts, e: Expr, panel: Expr, top: Expr, high: int) -> None:
     sums = {side: b.let(side, fill(0.0, "f32", high, p.inner)) for side in sides}
     with b.loop("c", 0, p.operator.hidden) as c:
         column = source[span(top, high), span(c, 1)]
+        _fetch(p, weights, (e, panel, c), len(sides) * p.inner)
         for at, side in enumerate(sides):
             row = weights[e, panel, c, span(at * p.inner, p.inner)]
             b.let(side, fma(column, row, sums[side]))
@@ -198,8 +203,17 @@ def _second(p: _Parts, e: Expr, panel: Expr, top: Expr, high: int) -> None:
     total = b.let("two", fill(0.0, "f32", high, p.outer))
     with b.loop("c", 0, p.middle) as c:
         column = source[span(top, high), span(c, 1)]
+        _fetch(p, weights, (e, panel, c), p.outer)
         b.let("two", fma(column, weights[e, panel, c, span(0, p.outer)], total))
     p.memory["made"][span(top, high), span(panel * p.outer, p.outer)] = total
+
+
+def _fetch(p: _Parts, weights: Memory, at: tuple[Expr, Expr, Expr], width: int) -> None:
+    """A row of weights some bytes further on in the stream, which runs on into the next panel."""
+    if p.ahead:
+        e, panel, c = at
+        for lane in range(0, width, LINE):
+            p.b.prefetch(weights, (e, panel, c + max(1, p.ahead // (4 * width)), lane))
 
 
 def _join(p: _Parts) -> None:
@@ -228,11 +242,13 @@ def _space(operator: Moe, machine: Machine) -> SearchSpace:
         "vector": wide,
         "rows": (2, 3, 4, 6, 8, 12),
         "across": (2, 4),
+        "ahead": (0, 1024, 2048, 4096, 8192),
     }
     start: dict[str, Value] = {
         "vector": wide[-1],
         "rows": 6,
         "across": 4 if wide[-1] == 16 else 2,
+        "ahead": 4096,
     }
     return SearchSpace(operator.name, axes, start, rule)
 
