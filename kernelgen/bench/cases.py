@@ -46,7 +46,7 @@ def cases() -> tuple[Case, ...]:
 def chosen(only: list[str] | None, *, quick: bool) -> tuple[Case, ...]:
     """The cases to run: those whose name contains one of `only`, and the quick ones with `quick`.
 
-    Raises `ValueError` when a word of `only` is in no name.
+    Raises `ValueError` when a word of `only` is in no name, or nothing is left to run.
     """
     every = cases()
     for word in only or ():
@@ -54,4 +54,7 @@ def chosen(only: list[str] | None, *, quick: bool) -> tuple[Case, ...]:
             families = sorted({case.operator.family for case in every})
             raise ValueError(f"--only: {word!r} is in no case's name; families: {families}")
     picked = [case for case in every if not only or any(word in case.name for word in only)]
-    return tuple(case for case in picked if case.quick or not quick)
+    kept = tuple(case for case in picked if case.quick or not quick)
+    if not kept:
+        raise ValueError(f"--only: none of {len(picked)} cases is in the quick form of the suite")
+    return kept

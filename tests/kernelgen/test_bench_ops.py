@@ -267,6 +267,7 @@ def test_arguments_survive_the_new_process():
     [
         ("--suite ops --only nonsense", "--only: 'nonsense' is in no case's name"),
         ("--suite ops --quick --core 9999 --only mean_pool", "core: got 9999"),
+        ("--suite ops --quick --only conv2d_3x16", "--only: none of 2 cases is in the quick form"),
         ("--suite models", "--package: missing, the suite models needs it"),
     ],
 )
