@@ -20,6 +20,7 @@ from kernelgen.schedule import Schedule, space
 from kernelgen.sketches import fitted, sketches
 from kernelgen.targets.cpu import compile_shared
 from kernelgen.tile import interpret, parse, text
+from tests.quick import some
 
 HERE = describe(measure=False)
 MACHINES: dict[int, Machine] = {4: replace(HERE, isa=())}
@@ -33,7 +34,7 @@ EXAMPLES = [
     for family in sorted(sketches())
     for example in FAMILIES[family].examples()
 ]
-STEPS = 60_000
+NARROW_AND_DRAWN = [(number, width) for number in range(len(EXAMPLES)) for width in MACHINES]
 
 
 def schedules(example: Example, machine: Machine, count: int) -> Iterator[Schedule]:
@@ -101,20 +102,29 @@ def test_interpreter_agrees_with_the_oracle(example: Example) -> None:
         right(example, arrays, result.outputs)
 
 
-@pytest.mark.parametrize("width", sorted(MACHINES))
+def compiled_is_right(example: Example, machine: Machine, schedule: Schedule, out: Path) -> None:
+    operator = example.operator
+    warnings = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
+    options = (*flags(machine, schedule), *warnings)
+    outcome = compile_shared(source(operator, schedule), options, out)
+    assert outcome.path is not None, outcome.stderr
+    rng = np.random.default_rng(5)
+    for regime in REGIMES:
+        arrays = operator.sample(rng, example.dims, regime)
+        right(example, arrays, outputs_of(outcome.path, example, arrays))
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_compiled_kernel_agrees_with_the_oracle(
-    example: Example, width: int, tmp_path: Path
-) -> None:
-    operator, machine = example.operator, MACHINES[width]
-    for number, schedule in enumerate(schedules(example, machine, 1)):
-        outcome = compile_shared(
-            source(operator, schedule),
-            (*flags(machine, schedule), "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"),
-            tmp_path / f"{number}.so",
-        )
-        assert outcome.path is not None, outcome.stderr
-        rng = np.random.default_rng(number)
-        for regime in REGIMES:
-            arrays = operator.sample(rng, example.dims, regime)
-            right(example, arrays, outputs_of(outcome.path, example, arrays))
+def test_default_kernel_agrees_with_the_oracle(example: Example, tmp_path: Path) -> None:
+    machine = MACHINES[max(MACHINES)]
+    (schedule,) = schedules(example, machine, 0)
+    compiled_is_right(example, machine, schedule, tmp_path / "default.so")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "width"), some(NARROW_AND_DRAWN, 24))
+def test_any_kernel_agrees_with_the_oracle(number: int, width: int, tmp_path: Path) -> None:
+    """Every example at every width, with the default schedule and two drawn ones."""
+    (example,) = EXAMPLES[number].values
+    for place, schedule in enumerate(schedules(example, MACHINES[width], 2)):
+        compiled_is_right(example, MACHINES[width], schedule, tmp_path / f"{place}.so")
