@@ -2,8 +2,10 @@
 
 In: a `Gemv` and a schedule. Out: its program. Never here: products of several rows.
 
-Panels as wide as the sums that registers hold lie one after another, k after k: one linear pass,
-fetched a fixed distance ahead, across the page ends where the processor's own fetching stops.
+Panels lie one after another, k after k. Several of them, far apart, are read side by side: each is
+a linear stream of its own that the processor fetches ahead, and more of them hide more of the way
+to memory. What the processor's own fetching misses, at page ends, is fetched a fixed distance
+ahead.
 """
 
 from __future__ import annotations
@@ -17,31 +19,57 @@ from kernelgen.schedule.schedule import Schedule, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.gemm_plain import LINE, pack
 from kernelgen.sketches.sketch import Sketch, begin, widths
-from kernelgen.tile.build import fill, fma, span
+from kernelgen.tile.build import Build, Memory, fill, fma, span
+from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
 
 
 def _program(operator: Gemv, schedule: Schedule) -> Kernel:
     lanes = schedule.number("nr") * schedule.number("vector")
-    distance = schedule.number("prefetch") // 4
     k, n = operator.k, operator.n
     b, memory = begin(operator)
-    x, out = memory["x"], memory["out"]
     panels = pack(b, memory["w"], k, n, lanes)
-    with b.run(), b.parallel("p", 0, -(-n // lanes)) as p:
-        acc = b.let("acc", fill(0.0, "f32", lanes))
-        panel = b.let("panel", p * (k * lanes))
-        with b.loop("kk", 0, k, unroll=schedule.number("ku")) as kk:
-            at = b.let("at", panel + kk * lanes)
+    count, streams = -(-n // lanes), schedule.number("streams")
+    apart = count // streams
+    with b.run():
+        if apart:
+            with b.parallel("p", 0, apart) as p:
+                _together(
+                    b, operator, schedule, memory, panels, [p + s * apart for s in range(streams)]
+                )
+        if count % streams:
+            with b.parallel("q", streams * apart, count) as q:
+                _together(b, operator, schedule, memory, panels, [q])
+    return b.kernel()
+
+
+def _together(
+    b: Build,
+    operator: Gemv,
+    schedule: Schedule,
+    memory: Mapping[str, Memory],
+    panels: Memory,
+    which: list[Expr],
+) -> None:
+    """The results of the panels `which`, all in one walk over k."""
+    lanes = schedule.number("nr") * schedule.number("vector")
+    distance = schedule.number("prefetch") // 4
+    k, n, x, out = operator.k, operator.n, memory["x"], memory["out"]
+    stem = "acc" if len(which) > 1 else "one"
+    accs = [b.let(f"{stem}{s}", fill(0.0, "f32", lanes)) for s in range(len(which))]
+    starts = [b.let(f"start{s}", p * (k * lanes)) for s, p in enumerate(which)]
+    with b.loop("kk", 0, k, unroll=schedule.number("ku")) as kk:
+        for s, start in enumerate(starts):
+            at = b.let(f"at{s}", start + kk * lanes)
             if distance:
                 for line in range(0, lanes, LINE):
                     b.prefetch(panels, at + (distance + line))
-            acc = b.let("acc", fma(x[kk], panels[span(at, lanes)], acc))
+            accs[s] = b.let(f"{stem}{s}", fma(x[kk], panels[span(at, lanes)], accs[s]))
+    for p, acc in zip(which, accs, strict=True):
         if n % lanes:
             out[span(p * lanes, lanes, n - p * lanes)] = acc
         else:
             out[span(p * lanes, lanes)] = acc
-    return b.kernel()
 
 
 def _space(operator: Gemv, machine: Machine) -> SearchSpace:
@@ -49,15 +77,23 @@ def _space(operator: Gemv, machine: Machine) -> SearchSpace:
     axes: dict[str, tuple[Value, ...]] = {
         "vector": wide,
         "nr": (1, 2, 3, 4, 6, 8, 12),
+        "streams": (1, 2, 4, 6, 8),
         "ku": (1, 2, 4, 8),
         "prefetch": (0, 512, 1024, 2048, 4096, 8192, 16384),
     }
-    start: dict[str, Value] = {"vector": wide[-1], "nr": 4, "ku": 2, "prefetch": 4096}
+    start: dict[str, Value] = {
+        "vector": wide[-1],
+        "nr": 2,
+        "streams": 4,
+        "ku": 2,
+        "prefetch": 0,
+    }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
-        vector, nr = int(choices["vector"]), int(choices["nr"])
-        if nr + 2 > registers(vector, machine):
-            return f"nr: {nr} sums need more than {registers(vector, machine)} registers"
+        vector, nr, streams = (int(choices[axis]) for axis in ("vector", "nr", "streams"))
+        free = registers(vector, machine)
+        if nr * streams + 2 > free:
+            return f"nr: {nr} x {streams} sums need more than {free} registers"
         return None
 
     return SearchSpace(operator.name, axes, start, rule)
