@@ -62,6 +62,7 @@ $(VENV)/.demo-ready: requirements/demo.txt pyproject.toml tools/system_packages.
 
 $(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.demo-ready
 	tools/system_packages.sh test
+	tools/system_packages.sh cross
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
