@@ -23,6 +23,9 @@ from kernelgen.tile.build import Build, Memory, fill, fma, span
 from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
 
+LONG = 4096
+"""Results from which on panels are four vectors wide."""
+
 
 def _program(operator: Gemv, schedule: Schedule) -> Kernel:
     lanes = schedule.number("nr") * schedule.number("vector")
@@ -83,7 +86,8 @@ def _space(operator: Gemv, machine: Machine) -> SearchSpace:
     }
     start: dict[str, Value] = {
         "vector": wide[-1],
-        "nr": 2,
+        # Wide panels only where there are enough of them for every stream to stay long.
+        "nr": 4 if operator.n >= LONG else 2,
         "streams": 4,
         "ku": 2,
         "prefetch": 0,
