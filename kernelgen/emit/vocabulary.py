@@ -325,11 +325,11 @@ def _partial(t: str, v: int) -> str:
 
 
 def _reduce(t: str, word: str, v: int) -> str:
-    """Halves are cut, not rotated: each step works on a shorter vector."""
+    """Lanes meet the one that differs in one bit: near ones need only a shuffle within 128 bits."""
     lines = [f"WORD {_C_TYPE[t]} {word}_of_{t}x{v}({t}x{v} x) {{"]
     half = v // 2
     while half:
-        other = _listed((lane + half) % v for lane in range(v))
+        other = _listed(lane ^ half for lane in range(v))
         turned = f"__builtin_shufflevector(x, x, {other})"
         joined = f"x + {turned}" if word == "sum" else f"{word}_{t}x{v}(x, {turned})"
         lines.append(f"  x = {joined};")
