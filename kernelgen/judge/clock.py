@@ -31,7 +31,7 @@ DISTURBED = 1.1
 MORE_THAN_ONE_CORE = 1.3
 IDLE_ALLOWANCE_NS = 100_000
 """CPU time per pass between an answer and standing still, with a noisy kernel."""
-IDLE_SHARE = 0.02
+IDLE_SHARE = 0.1
 SUSPECTS = 16
 """Timed calls per size that differ from the incumbent's answer and are kept for the oracle."""
 
@@ -79,6 +79,15 @@ class Timing:
         """Median slope; the mean of totals when noise made it senseless."""
         slope = float(np.median(self.mine_ns))
         return slope if slope > 0 else self.total_ns
+
+    @property
+    def most_ns(self) -> float:
+        """The largest time the median slope leaves possible: three of its standard errors above it,
+        estimated from the median deviation, which a few slow passes cannot move.
+        """
+        slopes = np.asarray(self.mine_ns)
+        spread = float(np.median(np.abs(slopes - np.median(slopes))))
+        return self.time_ns + 3.0 * 1.2533 * 1.4826 * spread / float(np.sqrt(slopes.size))
 
     @property
     def total_ns(self) -> float:

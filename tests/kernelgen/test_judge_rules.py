@@ -334,3 +334,13 @@ def test_what_differs_from_the_incumbent_is_a_case_for_the_oracle(
     else:
         result = race(other, _TieBreaks(), (Point({"n": 500}),), **arguments)  # type: ignore[arg-type]
         assert result.ratio is not None
+
+
+def test_noise_is_no_proof_of_an_impossible_time_but_a_steady_lie_is() -> None:
+    steady = clock.Timing(mine_ns=[20.0, 20.5, 19.5] * 4, mine_total_ns=[30.0] * 12)
+    noisy = clock.Timing(mine_ns=[20.0, 60.0, -10.0] * 4, mine_total_ns=[60.0] * 12)
+    # A few slow passes on purpose move neither the median nor its spread.
+    staged = clock.Timing(mine_ns=[20.0, 20.5, 19.5] * 3 + [900.0] * 3, mine_total_ns=[30.0] * 12)
+    assert steady.most_ns < 22.0
+    assert staged.most_ns < 22.0
+    assert noisy.most_ns > 31.0
