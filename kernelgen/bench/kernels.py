@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -70,37 +70,54 @@ class Place:
     seed: int
 
 
-def find(operator: Operator, dims: Mapping[str, int], place: Place, budget_s: float) -> Kernel:
-    """The best kernel that `budget_s` seconds of search find; the default one with no budget, or
-    where the search accepts none (a core too noisy to time on says nothing about correctness).
+class Finder:
+    """Finds kernels and has each judged once, at all `sizes` that its operator is timed at."""
 
-    Raises `NoKernel` with the judge's words when the default one is not accepted either.
-    """
-    found, trials = _searched(operator, dims, place, budget_s) if budget_s > 0 else (None, 0)
-    schedule = found or space(operator, place.machine).default()
-    text, options = source(operator, schedule), flags(place.machine, schedule)
-    stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
-    built = compile_shared(text, options, place.work / f"{stem}.so")
-    if built.path is None:
-        raise NoKernel(f"not_compiled: {built.stderr[:500]}")
-    if found is None:
-        _judge(Candidate(operator.name, built.path, (text,), options), operator, dims, place)
-    return Kernel(schedule.text(), built.path, trials)
+    def __init__(
+        self, place: Place, sizes: Iterable[tuple[Operator, Mapping[str, int]]] = ()
+    ) -> None:
+        self.place = place
+        self._sizes: dict[Operator, list[Mapping[str, int]]] = {}
+        for operator, dims in sizes:
+            self._sizes.setdefault(operator, []).append(dims)
+        self._accepted: set[Path] = set()
 
+    def find(self, operator: Operator, dims: Mapping[str, int], budget_s: float) -> Kernel:
+        """The best kernel that `budget_s` seconds of search find; the default one with no budget,
+        or where the search accepts none (a core too noisy to time on says nothing about
+        correctness).
 
-def _judge(candidate: Candidate, operator: Operator, dims: Mapping[str, int], place: Place) -> None:
-    verdict = judge_points(
-        candidate,
-        operator,
-        (Point(dict(dims)),),
-        incumbent=None,
-        seed_bytes=os.urandom(32),
-        machine=place.machine,
-        core=place.core,
-        timed=False,
-    )
-    if not verdict.accepted:
-        raise NoKernel(f"{verdict.reason}: {verdict.detail}")
+        Raises `NoKernel` with the judge's words when the default one is not accepted either.
+        """
+        place = self.place
+        found, trials = _searched(operator, dims, place, budget_s) if budget_s > 0 else (None, 0)
+        schedule = found or space(operator, place.machine).default()
+        text, options = source(operator, schedule), flags(place.machine, schedule)
+        stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
+        built = compile_shared(text, options, place.work / f"{stem}.so")
+        if built.path is None:
+            raise NoKernel(f"not_compiled: {built.stderr[:500]}")
+        if found is None and built.path not in self._accepted:
+            candidate = Candidate(operator.name, built.path, (text,), options)
+            self._judge(candidate, operator, self._sizes.get(operator, [dims]))
+            self._accepted.add(built.path)
+        return Kernel(schedule.text(), built.path, trials)
+
+    def _judge(
+        self, candidate: Candidate, operator: Operator, sizes: Sequence[Mapping[str, int]]
+    ) -> None:
+        verdict = judge_points(
+            candidate,
+            operator,
+            [Point(dict(dims)) for dims in sizes],
+            incumbent=None,
+            seed_bytes=os.urandom(32),
+            machine=self.place.machine,
+            core=self.place.core,
+            timed=False,
+        )
+        if not verdict.accepted:
+            raise NoKernel(f"{verdict.reason}: {verdict.detail}")
 
 
 def _searched(

@@ -77,8 +77,10 @@ def run_ops(
     rows = []
     with pinned(settings.core), one_blas_thread():
         facts = machine or steady()
+        place = kernels.Place(facts, settings.core, settings.work, settings.records, settings.seed)
+        finder = kernels.Finder(place, [(case.operator, case.dims) for case in cases])
         for case in cases:
-            row = _row(case, settings, facts)
+            row = _row(case, settings, finder)
             rows.append(row)
             if on_row is not None:
                 on_row(row)
@@ -99,15 +101,12 @@ def steady() -> Machine:
     )
 
 
-def _row(case: Case, settings: Settings, machine: Machine) -> Row:
+def _row(case: Case, settings: Settings, finder: kernels.Finder) -> Row:
     operator, dims = case.operator, case.dims
     row = _empty(case)
     peers = peers_of(operator)
     try:
-        place = kernels.Place(
-            machine, settings.core, settings.work, settings.records, settings.seed
-        )
-        kernel = kernels.find(operator, dims, place, settings.budget_s)
+        kernel = finder.find(operator, dims, settings.budget_s)
         copies = _copies(case, kernel, peers, settings)
         contents = _contents(case, copies, peers, settings)
         mine = kernels.ours(kernel, contents, settings.work)
@@ -127,7 +126,7 @@ def _row(case: Case, settings: Settings, machine: Machine) -> Row:
         "peer_notes": {stack: "; ".join(words) for stack, words in found.notes.items()},
         "peer_bound": f"{peers.slack:g} times {peers.bound_note}",
     }
-    _roofline(row, contents, machine)
+    _roofline(row, contents, finder.place.machine)
     if error > 1.0:
         row["reason"] = f"wrong_output: error {error:.3g} times the bound"
     return row
