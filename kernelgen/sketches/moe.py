@@ -244,12 +244,9 @@ def _space(operator: Moe, machine: Machine) -> SearchSpace:
         "across": (2, 4),
         "ahead": (0, 1024, 2048, 4096, 8192),
     }
-    start: dict[str, Value] = {
-        "vector": wide[-1],
-        "rows": 6,
-        "across": 4 if wide[-1] == 16 else 2,
-        "ahead": 4096,
-    }
+    # Tall tiles: a panel that is read again for each tile is narrow.
+    rows = 12 if wide[-1] == 16 else 6
+    start: dict[str, Value] = {"vector": wide[-1], "rows": rows, "across": 2, "ahead": 4096}
     return SearchSpace(operator.name, axes, start, rule)
 
 
