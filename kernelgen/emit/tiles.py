@@ -92,9 +92,9 @@ static void ${p}_split(const float *restrict a, int64_t rows, uint16_t *restrict
 INLINE void ${p}_split_w(const float *w0, const float *w1, int i, uint16_t *to) {
 #pragma GCC unroll 2
   for (int end = i + 2; i < end; i++) {
-    const float *x = w0 + i * ${p}_PANEL, *y = w1 + i * ${p}_PANEL;
-    ${p}_part(*(const u32x16 *)x, *(const u32x16 *)(x + 16 * ${p}_PANEL), 0, to + i * 32);
-    ${p}_part(*(const u32x16 *)y, *(const u32x16 *)(y + 16 * ${p}_PANEL), 0, to + 512 + i * 32);
+    const float *x = w0 + i * 16, *y = w1 + i * 16;
+    ${p}_part(*(const u32x16 *)x, *(const u32x16 *)(x + 256), 0, to + i * 32);
+    ${p}_part(*(const u32x16 *)y, *(const u32x16 *)(y + 256), 0, to + 512 + i * 32);
   }
 }
 
@@ -161,7 +161,7 @@ INLINE void ${p}_dots(const int tall, const int fresh, const uint16_t *a, const 
   }
   const int64_t pace = (32 + steps - 1) / steps;
   for (int64_t s = 0; s + 1 < steps; s++) {
-    w0 += 32 * ${p}_PANEL, w1 += 32 * ${p}_PANEL;
+    w0 += 32 * 16, w1 += 32 * 16;
     ${p}_step(tall, fresh, a + s * ${p}_STEP, slots + (s & wrap) * ${p}_STEP, w0, w1,
               slots + ((s + 1) & wrap) * ${p}_STEP);
     ${p}_finish(rest, s * pace, (s + 1) * pace, bias,${passed} out);
@@ -192,15 +192,15 @@ static int ${p}_run_tiles(const void *const *in, float *restrict out, int64_t m,
     ${p}_split(a + first * ${p}_K, rows, split);
     tile_configure(pairs == 1 && rows > 16 ? (int)rows - 16 : 16);
     for (int64_t n = 0; n < ${p}_N; n += 32, turn += pairs) {
-      const float *w0 = packed + ${column}, *w1 = packed + ${next_column};
+      const float *w0 = packed + n * ${p}_K, *w1 = w0 + ${p}_STRIP;
       for (int64_t s = 0; s < ${p}_STEPS; s += slice) {
         const int64_t steps = ${p}_STEPS - s < slice ? ${p}_STEPS - s : slice;
         for (int64_t t = 0; t < pairs; t++) {
           const int64_t count = rows - t * 32 < 32 ? rows - t * 32 : 32;
           float *own = sums + (turn + t) % (pairs + 1) * 1024;
           const int kind = 2 * (count > 16) + (t == 0);
-          ${p}_kinds[kind](split + (t * ${p}_STEPS + s) * ${p}_STEP, w0 + s * 32 * ${p}_PANEL,
-                           w1 + s * 32 * ${p}_PANEL, slots, wrap, steps, s == 0, own, &rest,
+          ${p}_kinds[kind](split + (t * ${p}_STEPS + s) * ${p}_STEP, w0 + s * 32 * 16,
+                           w1 + s * 32 * 16, slots, wrap, steps, s == 0, own, &rest,
                            bias,${residual_pass} out);
           rest.count = 0;
           if (s + steps == ${p}_STEPS)
@@ -247,7 +247,7 @@ def scratch_floats(prefix: object, block: int, start: int) -> str:
 
 def tile_functions(values: Mapping[str, object], *, gelu: str | None, normed: bool) -> str:
     """The matrix-unit twin of a GEMM: `P_run_tiles`. `values` are the GEMM emitter's own."""
-    p, nr = values["p"], int(str(values["nr"]))
+    p = values["p"]
     result = "y"
     if gelu:
         result = f"gelu16_{gelu}(y)"
@@ -260,10 +260,6 @@ def tile_functions(values: Mapping[str, object], *, gelu: str | None, normed: bo
         for fresh in (0, 1)
     )
 
-    def column(more: str) -> str:
-        group = f"(n / 16{more})"
-        return f"{group} / {nr} * {p}_PANEL * {p}_K + {group} % {nr} * 16"
-
     return fill(
         _TEXT,
         {
@@ -271,8 +267,6 @@ def tile_functions(values: Mapping[str, object], *, gelu: str | None, normed: bo
             "result": result,
             "passed": passed,
             "residual_pass": " residual," if normed else " 0,",
-            "column": column(""),
-            "next_column": column(" + 1"),
             "dots": kinds + fill(_KINDS, {"p": p}),
         },
     )

@@ -84,9 +84,7 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "prefetch": (0, 256, 512, 1024, 2048, 4096, 8192),
         "fetch": ("l1", "l2"),
     }
-    # Up to 16 rows the weights pass once through one tall tile; beyond, the matrix unit takes over.
-    matrix = squared and has_tiles(machine)
-    mr, nr = (16, 1) if matrix else (12, 2) if wide == LANES else (6, 2)
+    mr, nr = (6, 2) if wide < LANES else (8, 3) if operator.n % (3 * LANES) == 0 else (12, 2)
     start: dict[str, Value] = {
         "vector": wide,
         "mr": mr,
@@ -94,9 +92,9 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
         "ku": 1,
         "rows": _block(operator.k, machine),
         "order": "panel",
-        "tiles": mr + 1 if matrix else 0,
+        "tiles": LANES + 1 if squared and has_tiles(machine) else 0,
         "tail": "balanced",
-        "prefetch": 4096 if matrix else 2048,
+        "prefetch": 4096,
         "fetch": "l2",
     }
     if isinstance(operator, GemmBiasGelu):
