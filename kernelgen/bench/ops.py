@@ -112,7 +112,10 @@ def _row(case: Case, settings: Settings, finder: kernels.Finder) -> Row:
         mine = kernels.ours(kernel, contents, settings.work)
         error = worst_error(mine, contents)
     except (kernels.NoKernel, JudgeError, ScheduleError) as reason:
-        row["reason"] = " ".join(str(reason).split())[:400]
+        row["reason"] = _words(reason)
+        return row
+    except Exception as fault:  # a generator that breaks costs its own row, not the suite
+        row["reason"] = f"{type(fault).__name__}: {_words(fault)}"
         return row
     found = open_sides(peers, contents)
     _race(row, mine, found, contents, settings)
@@ -130,6 +133,10 @@ def _row(case: Case, settings: Settings, finder: kernels.Finder) -> Row:
     if error > 1.0:
         row["reason"] = f"wrong_output: error {error:.3g} times the bound"
     return row
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
 
 
 def _empty(case: Case) -> Row:
@@ -250,8 +257,7 @@ def open_sides(peers: Peers, contents: Contents) -> _Peering:
             found.notes[stack] = ["not installed"]
             continue
         except Exception as error_text:  # each stack has errors of its own; all mean the same here
-            words = " ".join(str(error_text).split())[:160]
-            found.refuse(stack, form, f"refused: {words}")
+            found.refuse(stack, form, f"refused: {_words(error_text)[:160]}")
             continue
         if error > peers.slack:
             found.refuse(stack, form, f"wrong: error {error:.3g} times the bound")

@@ -191,6 +191,22 @@ def test_a_kernel_that_is_not_accepted_is_a_failed_row(machine, tmp_path, monkey
     assert "FAILED not_written" in table.line(row)
 
 
+def test_a_generator_that_breaks_costs_its_own_row_alone(machine, tmp_path, monkeypatch):
+    from kernelgen.bench import kernels
+
+    real = kernels.source
+
+    def breaking(operator, schedule):
+        return real(operator, schedule) if operator == GEMM else {}["no text for this"]
+
+    monkeypatch.setattr(kernels, "source", breaking)
+    settings = Settings(CORE, tmp_path, tmp_path / "trials.jsonl", quick=True)
+    tiny = [Case("tiny", MeanPool(16), {"n": 2, "tokens": 12}), Case("tiny", GEMM, {"m": 4})]
+    broken, whole = run_ops(tiny, settings, machine=machine)
+    assert broken["reason"] == "KeyError: 'no text for this'"
+    assert (broken["correct"], whole["correct"]) == (False, True)
+
+
 def _fake(name, ratio, peer_us, *, correct=True, roof=0.5, family="f"):
     best = None if ratio is None else "numpy"
     return {

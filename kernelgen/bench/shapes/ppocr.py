@@ -8,9 +8,10 @@ Never here: other models.
 from __future__ import annotations
 
 from kernelgen.bench.cases import Case
-from kernelgen.ops import Attention, GemmBias
 from kernelgen.ops.activation import Silu
+from kernelgen.ops.attention_prefill import AttentionPrefill
 from kernelgen.ops.conv import Conv2d, DepthwiseConv2d
+from kernelgen.ops.gemm_plain import Gemm
 from kernelgen.ops.layernorm import Layernorm
 from kernelgen.ops.pool2d import AvgPool, GlobalAvgPool, MaxPool
 from kernelgen.ops.softmax import Softmax
@@ -70,9 +71,10 @@ def cases() -> list[Case]:
             dims = {"n": 1, "h": h, "w": w}
             found.append(Case(model, operator, dims, small and channels == 240))
     size = HIDDEN // HEADS
-    found.append(Case("ppocr_rec", Attention(HEADS, size, size**-0.5), {"n": 1, "tokens": COLUMNS}))
+    attention = AttentionPrefill(HEADS, HEADS, size, size**-0.5, 0)
+    found.append(Case("ppocr_rec", attention, {"n": 1, "tokens": COLUMNS}))
     by_rows = (
-        GemmBias(HIDDEN, LETTERS),
+        Gemm(HIDDEN, LETTERS, "bias"),
         Layernorm(HIDDEN, EPSILON),
         Silu(MIDDLE),
         Softmax(LETTERS),
