@@ -5,7 +5,7 @@ model, changes to a package. Out: a `Report`.
 Never here: a judge of its own; fixtures meet the same judge as every candidate.
 """
 
-from kernelgen.attacks.fixtures import Case, FixtureError, discover
-from kernelgen.attacks.suite import Report, Result, run_all
+from kernelgen.attacks.fixtures import Case, FixtureError
+from kernelgen.attacks.suite import Report, Result, discover, run_all
 
 __all__ = ["Case", "FixtureError", "Report", "Result", "discover", "run_all"]

@@ -57,20 +57,8 @@ class Case:
         return self.expect == (ACCEPTED,)
 
 
-def folder() -> Path:
-    """`tests/attacks` of the checkout this package runs from."""
-    found = Path(__file__).resolve().parents[2] / "tests" / "attacks"
-    if not (found / "cheats").is_dir():
-        raise FixtureError(
-            f"attack fixtures: {found} is not there; they come with a source checkout, "
-            "run the command from one"
-        )
-    return found
-
-
-def discover(place: Path | None = None) -> tuple[Case, ...]:
-    """Every fixture: kernels, replies, bridge, each by name. Raises `FixtureError`."""
-    base = place or folder()
+def discover(base: Path) -> tuple[Case, ...]:
+    """Every fixture below `base`: kernels, replies, bridge, each by name. Raises `FixtureError`."""
     prelude = (base / "kernel.h").read_text(encoding="ascii")
     cases = []
     for kind in ("cheats", "honest"):

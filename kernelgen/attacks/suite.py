@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kernelgen.attacks import fixtures
 from kernelgen.attacks.bridge import run_bridge
-from kernelgen.attacks.fixtures import Case, FixtureError, Kind, discover, folder, operator_of
+from kernelgen.attacks.fixtures import Case, FixtureError, Kind, operator_of
 from kernelgen.judge import Candidate, judge
 from kernelgen.judge.intake import compile_untrusted
 from kernelgen.judge.session import Refusal
@@ -71,6 +72,22 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def folder() -> Path:
+    """`tests/attacks` of the checkout this package runs from."""
+    found = Path(__file__).resolve().parents[2] / "tests" / "attacks"
+    if not (found / "cheats").is_dir():
+        raise FixtureError(
+            f"attack fixtures: {found} is not there; they come with a source checkout, "
+            "run the command from one"
+        )
+    return found
+
+
+def discover(place: Path | None = None) -> tuple[Case, ...]:
+    """Every fixture below `place`, by default those of this checkout. Raises `FixtureError`."""
+    return fixtures.discover(place or folder())
 
 
 def run_one(case: Case, machine: Machine, core: int, work: Path) -> Result:
