@@ -12,7 +12,7 @@ from kernelgen.schedule.schedule import Schedule
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.row import fitting, walk
 from kernelgen.sketches.sketch import Sketch, begin, widths
-from kernelgen.tile.build import maximum, minimum
+from kernelgen.tile.build import minimum
 from kernelgen.tile.ir import Kernel
 
 LINE = 16
@@ -32,9 +32,11 @@ def _program(operator: Embedding, schedule: Schedule) -> Kernel:
         word = b.let("id", ids[t])
         b.check((word >= 0) & (word < words), BAD_ID)
         if ahead:
-            later = b.let("later", ids[minimum(t + ahead, b.dim("tokens") - 1)])
-            # An id not checked yet: brought into the table before anything is reckoned with it.
-            later = b.let("later", maximum(minimum(later, words - 1), 0))
+            later = b.let("later", word)
+            wanted = b.let("wanted", ids[minimum(t + ahead, b.dim("tokens") - 1)])
+            # Not checked yet: nothing is reckoned with an id from outside the table.
+            with b.when((wanted >= 0) & (wanted < words)):
+                b.let("later", wanted)
             with b.loop("line", 0, min(n, schedule.number("lines") * LINE), LINE) as line:
                 b.prefetch(rows, (later, line))
         for piece in walk(b, "j", n, lanes):

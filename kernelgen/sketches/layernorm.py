@@ -15,12 +15,12 @@ from kernelgen.sketches.row import (
     Row,
     block,
     blocks,
+    filled,
     fitting,
     norm_space,
     reader,
     summed,
     walk,
-    zeros,
 )
 from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import fma, sum_, word
@@ -43,14 +43,14 @@ def _program(operator: Layernorm, schedule: Schedule) -> Kernel:
         for i, rows in blocks(b, b.dim("m"), schedule.number("rows")):
             at = block(i, rows)
             row = Row(b, n, lanes, summed(x, residual, at), held=held, again=reader(total or x, at))
-            sums = b.let("sums", zeros(rows, lanes))
+            sums = b.let("sums", filled(0.0, rows, lanes))
             for piece, v in row.each():
                 if total is not None:
                     total[at, piece.span] = v
                 b.let("sums", sums + v)
             mean = b.let("row_sum", sum_(sums)) * (1.0 / n)
             mean = b.let("mean", mean)
-            squares = b.let("squares", zeros(rows, lanes))
+            squares = b.let("squares", filled(0.0, rows, lanes))
             for piece, v in row.each():
                 away = b.let(b.fresh("away"), piece.only(v - mean, 0.0))
                 b.let("squares", fma(away, away, squares))

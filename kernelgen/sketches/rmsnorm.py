@@ -16,12 +16,12 @@ from kernelgen.sketches.row import (
     Row,
     block,
     blocks,
+    filled,
     fitting,
     norm_space,
     reader,
     summed,
     walk,
-    zeros,
 )
 from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import fma, sum_, word
@@ -42,7 +42,7 @@ def _program(operator: Rmsnorm, schedule: Schedule) -> Kernel:
         for i, rows in blocks(b, b.dim("m"), schedule.number("rows")):
             at = block(i, rows)
             row = Row(b, n, lanes, summed(x, residual, at), held=held, again=reader(total or x, at))
-            squares = b.let("squares", zeros(rows, lanes))
+            squares = b.let("squares", filled(0.0, rows, lanes))
             for piece, v in row.each():
                 if total is not None:
                     total[at, piece.span] = v

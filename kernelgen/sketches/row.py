@@ -127,8 +127,8 @@ def blocks(b: Build, size: Value, rows: int) -> Iterator[tuple[Value, int]]:
             yield i, 1
 
 
-def zeros(rows: int, lanes: int) -> Value:
-    return fill(0.0, "f32", lanes) if rows == 1 else fill(0.0, "f32", rows, lanes)
+def filled(number: float, rows: int, lanes: int) -> Value:
+    return fill(number, "f32", lanes) if rows == 1 else fill(number, "f32", rows, lanes)
 
 
 def may_hold(n: int, rows: int, lanes: int, vector: int) -> str | None:
@@ -137,6 +137,16 @@ def may_hold(n: int, rows: int, lanes: int, vector: int) -> str | None:
     if vectors <= MOST_HELD:
         return None
     return f"hold: {vectors} vectors in registers, wanted at most {MOST_HELD}"
+
+
+LINE = 16
+"""Floats of a cache line."""
+
+
+def fetch(b: Build, memory: Memory, row: Value, piece: Piece) -> None:
+    """Asks for the lines of a piece of `row`, which may lie beyond the last one."""
+    for line in range(0, piece.lanes, LINE):
+        b.prefetch(memory, (row, piece.start + line))
 
 
 def norm_space(name: str, n: int, wide: tuple[int, ...]) -> SearchSpace:
@@ -153,6 +163,7 @@ def norm_space(name: str, n: int, wide: tuple[int, ...]) -> SearchSpace:
         return may_hold(n, rows, fitting(n, vector, sums), vector)
 
     axes = {"vector": wide, "rows": (1, 2, 4), "sums": (1, 2, 4, 8), "hold": (0, 1)}
-    room = 28 if wide[-1] >= 16 else 12
+    room = 24 if wide[-1] >= 16 else 12
     held = int(-(-n // wide[-1]) <= room)
-    return SearchSpace(name, axes, {"vector": wide[-1], "rows": 1, "sums": 4, "hold": held}, rule)
+    start = {"vector": wide[-1], "rows": 1 + held, "sums": 4, "hold": held}
+    return SearchSpace(name, axes, start, rule)

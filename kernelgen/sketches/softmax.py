@@ -14,7 +14,18 @@ from kernelgen.ops.softmax import Softmax
 from kernelgen.schedule.schedule import Schedule
 from kernelgen.schedule.schedule import Value as Choice
 from kernelgen.schedule.space import SearchSpace
-from kernelgen.sketches.row import Row, fitting, may_hold, summed, walk, zeros
+from kernelgen.sketches.row import (
+    MOST_SUMS,
+    Row,
+    block,
+    blocks,
+    fetch,
+    filled,
+    fitting,
+    may_hold,
+    summed,
+    walk,
+)
 from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import (
     Build,
@@ -42,11 +53,13 @@ def _program(operator: Softmax, schedule: Schedule) -> Kernel:
     b, memory = begin(operator)
     long = 0 < chunk < n
     tops = b.buffer("tops", "f32", (-(-n // chunk),), "private") if long else None
-    with b.run(), b.parallel("i", 0, "m") as i:
-        if tops is None:
-            _whole(b, operator, memory, i, lanes, held=bool(schedule.number("hold")))
+    with b.run():
+        if tops is not None:
+            with b.parallel("i", 0, "m") as i:
+                _chunked(b, operator, memory, i, lanes, chunk, tops)
         else:
-            _chunked(b, operator, memory, i, lanes, chunk, tops)
+            for i, rows in blocks(b, b.dim("m"), schedule.number("rows")):
+                _whole(b, operator, memory, i, rows, lanes, schedule)
     return b.kernel()
 
 
@@ -56,30 +69,40 @@ def _share(b: Build, total: Value) -> Value:
 
 
 def _whole(
-    b: Build, operator: Softmax, memory: Mapping[str, Memory], i: Value, lanes: int, *, held: bool
+    b: Build,
+    operator: Softmax,
+    memory: Mapping[str, Memory],
+    i: Value,
+    rows: int,
+    lanes: int,
+    schedule: Schedule,
 ) -> None:
-    out, n = memory["out"], operator.n
-    load = summed(memory["x"], memory.get("mask"), i)
-    row = Row(b, n, lanes, load, held=held)
-    best = b.let("best", fill(LOWEST, "f32", lanes))
+    out, n, at = memory["out"], operator.n, block(i, rows)
+    held, ahead = bool(schedule.number("hold")), schedule.number("ahead")
+    row = Row(b, n, lanes, summed(memory["x"], memory.get("mask"), at), held=held)
+    best = b.let("best", filled(LOWEST, rows, lanes))
     for piece, z in row.each():
         best = b.let("best", maximum(piece.only(z, LOWEST), best))
     top = b.let("top", max_(best))
-    sums = b.let("sums", zeros(1, lanes))
+    sums = b.let("sums", filled(0.0, rows, lanes))
     kept = []
     for piece, z in row.each():
+        if ahead:
+            for number in range(rows):
+                for wanted in memory.values():
+                    fetch(b, wanted, i + number + ahead, piece)
         e = b.let(b.fresh("e"), piece.only(word("exp_below", z - top), 0.0))
         b.let("sums", sums + e)
         if held:
             kept.append((piece, e))
         else:
-            out[i, piece.span] = e
+            out[at, piece.span] = e
     share = _share(b, b.let("total", sum_(sums)))
     for piece, e in kept:
-        out[i, piece.span] = e * share
+        out[at, piece.span] = e * share
     if not held:
         for piece in walk(b, "j", n, lanes):
-            out[i, piece.span] = out[i, piece.span] * share
+            out[at, piece.span] = out[at, piece.span] * share
 
 
 def _chunked(
@@ -108,7 +131,7 @@ def _chunked(
         here = b.let("here", max_("best"))
         top = b.let("top", maximum(here, "before"))
         tops[number] = top
-        b.let("sums", zeros(1, lanes))
+        b.let("sums", fill(0.0, "f32", lanes))
         for piece in walk(b, "j", length, lanes, start):
             e = b.let("e", piece.only(word("exp_below", load(piece) - top), 0.0))
             out[i, piece.span] = e
@@ -134,20 +157,41 @@ def _chunked(
 
 
 def _space(operator: Softmax, machine: Machine) -> SearchSpace:
-    """`sums`: vectors of a piece. `hold`: rows stay in registers. `chunk`: 0 takes rows whole."""
+    """`rows` go together, `sums` vectors make a piece, `hold` keeps rows in registers, `chunk` is
+    the length of the parts a row is taken in (0: whole), `ahead` fetches that many rows early.
+    """
     wide, n = widths(machine), operator.n
 
     def rule(choices: Mapping[str, Choice]) -> str | None:
-        vector, sums, chunk = (int(choices[axis]) for axis in ("vector", "sums", "chunk"))
+        vector, rows, sums, chunk, ahead = (
+            int(choices[axis]) for axis in ("vector", "rows", "sums", "chunk", "ahead")
+        )
+        if 0 < chunk < n and (choices["hold"] or rows > 1 or ahead):
+            return f"chunk: got {chunk} with hold, rows or ahead, which are for whole rows"
+        if rows * sums > MOST_SUMS:
+            return f"sums: got {sums} vectors for {rows} rows, wanted at most {MOST_SUMS} in all"
         if not choices["hold"]:
             return None
-        if 0 < chunk < n:
-            return f"hold: a row in chunks of {chunk} is not in registers, wanted 0"
-        return may_hold(n, 1, fitting(n, vector, sums), vector)
+        return may_hold(n, rows, fitting(n, vector, sums), vector)
 
-    axes = {"vector": wide, "sums": (1, 2, 4, 8), "hold": (0, 1), "chunk": (0, 1024, 2048, 4096)}
-    held = int(-(-n // wide[-1]) <= wide[-1])
-    start = {"vector": wide[-1], "sums": 4, "hold": held, "chunk": 0 if n <= 8192 else 2048}
+    axes = {
+        "vector": wide,
+        "rows": (1, 2, 4),
+        "sums": (1, 2, 4, 8),
+        "hold": (0, 1),
+        "chunk": (0, 1024, 2048, 4096),
+        "ahead": (0, 4, 8),
+    }
+    vectors = -(-n // wide[-1])
+    # Short rows wait for their own sums, so several go side by side.
+    start = {
+        "vector": wide[-1],
+        "rows": 4 if vectors <= 4 else 2 if vectors <= 8 else 1,
+        "sums": 2 if vectors <= 4 else 4,
+        "hold": int(vectors <= wide[-1]),
+        "chunk": 0 if n <= 8192 else 2048,
+        "ahead": 0,
+    }
     return SearchSpace(operator.name, axes, start, rule)
 
 

@@ -58,8 +58,8 @@ def _keys(b: Build, x: Value, lanes: int, left: int | None) -> Value:
 
 
 def _lanes(count: int, vector: int) -> int:
-    """The least number of lanes that a tile of `count` places takes."""
-    return 1 << (count - 1).bit_length() if count < vector else -(-count // vector) * vector
+    """The least number of lanes, two up, that a tile of `count` places takes."""
+    return max(2, 1 << (count - 1).bit_length()) if count < vector else -(-count // vector) * vector
 
 
 def _first(b: Build, name: str, keys: Value, top: Value, lanes: int) -> Value:
