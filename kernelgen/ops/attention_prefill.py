@@ -108,5 +108,6 @@ class AttentionPrefill(Operator):
         return (
             Example(cls(2, 1, 32, 32**-0.5, 1), {"n": 3, "tokens": 47}),
             Example(cls(3, 3, 32, 32**-0.5, 0), {"n": 2, "tokens": 21}),
-            Example(cls(2, 2, 64, 0.125, 1), {"n": 2, "tokens": 3}),
+            Example(cls(2, 2, 64, 0.125, 1), {"n": 2, "tokens": 5}),
+            Example(cls(2, 2, 15, 15**-0.5, 0), {"n": 2, "tokens": 23}),
         )

@@ -22,6 +22,7 @@ from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import (
     Build,
     Memory,
+    Reach,
     cast,
     fill,
     fma,
@@ -60,7 +61,8 @@ def _program(operator: AttentionPrefill, schedule: Schedule) -> Kernel:
     b, memory = begin(operator)
     tokens, d = b.dim("tokens"), operator.head_size
     # A vector of room in front: the last square of keys may begin before its sequence.
-    memory["turned"] = b.buffer("turned", "f32", (d, tokens + 3 * v), "private")
+    high = -(-d // v) * v
+    memory["turned"] = b.buffer("turned", "f32", (high, tokens + 3 * v), "private")
     memory["scores"] = b.buffer("scores", "f32", (rows, tokens + 2 * v), "private")
     memory["inverse"] = b.buffer("inverse", "f32", (rows, 1), "private")
     offsets = memory["offsets"]
@@ -94,7 +96,8 @@ def _turn(p: _Parts, h: Expr) -> None:
     with b.otherwise(), b.loop("j", 0, p.length, v) as j:
         row = b.let("row_no", minimum(p.first + j, tokens - v))
         with b.loop("c", 0, d, v) as c:
-            square = b.let("square", word("transpose", k[span(row, v), h, span(c, v)]))
+            part = k[span(row, v), h, _columns(d, c, v)]
+            square = b.let("square", word("transpose", part))
             turned[span(c, v), span(row - p.first + v, v)] = square
 
 
@@ -130,10 +133,11 @@ def _block(p: _Parts, h: Expr, head: Expr, rows: int, at: Expr) -> None:
     with b.loop("c", 0, p.operator.head_size, lanes) as c:
         mixed = b.let("mixed", fill(0.0, "f32", rows, lanes))
         with b.loop("j", 0, seen) as j:
-            value = p.memory["v"][p.first + j, h, span(c, lanes)]
+            value = p.memory["v"][p.first + j, h, _columns(p.operator.head_size, c, lanes)]
             b.let("mixed", fma(scores[span(0, rows), span(j, 1)], value, mixed))
         inverse = p.memory["inverse"][span(0, rows), span(0, 1)]
-        p.memory["out"][span(p.first + at, rows), head, span(c, lanes)] = mixed * inverse
+        columns = _columns(p.operator.head_size, c, lanes)
+        p.memory["out"][span(p.first + at, rows), head, columns] = mixed * inverse
 
 
 def _products(p: _Parts, head: Expr, rows: int, at: Expr, j: Expr, keys: int) -> None:
@@ -169,6 +173,11 @@ def _weigh(p: _Parts, row: Expr, at: Expr, seen: Expr) -> None:
     p.memory["inverse"][row, 0] = 1.0 / total
 
 
+def _columns(size: int, c: Expr, lanes: int) -> Reach:
+    """`lanes` columns of a head from c on; those past the head's last are not touched."""
+    return span(c, lanes, size - c if size % lanes else None)
+
+
 def _registers(v: int) -> int:
     """Vectors of sums that stay in registers beside what feeds them."""
     return 24 if v == 16 else 12
@@ -176,14 +185,15 @@ def _registers(v: int) -> int:
 
 def _lanes(p: _Parts, rows: int) -> int:
     """Lanes of the output that `rows` rows accumulate at once."""
-    vectors = p.operator.head_size // p.v
+    vectors = -(-p.operator.head_size // p.v)
     while vectors > 1 and rows * vectors > _registers(p.v):
         vectors //= 2
     return vectors * p.v
 
 
 def _space(operator: AttentionPrefill, machine: Machine) -> SearchSpace:
-    wide = tuple(v for v in widths(machine) if operator.head_size % v == 0)
+    every = widths(machine)
+    wide = tuple(v for v in every if operator.head_size % v == 0) or every
 
     def rule(choices: Mapping[str, Value]) -> str | None:
         v, rows, keys = (choices[axis] for axis in ("vector", "rows", "keys"))
