@@ -60,6 +60,13 @@ EXPORT void orders_both(const float *x, const float *y, float *out) {
   store_f32x%(v)d(out + 2 * %(v)d, min_f32x%(v)d(a, b));
   store_f32x%(v)d(out + 3 * %(v)d, min_plain_f32x%(v)d(a, b));
 }
+EXPORT void orders_of_integers(const int32_t *x, const int32_t *y, int32_t *out) {
+  const i32x%(v)d a = load_i32x%(v)d(x), b = load_i32x%(v)d(y);
+  store_i32x%(v)d(out, max_i32x%(v)d(a, b));
+  store_i32x%(v)d(out + %(v)d, max_plain_i32x%(v)d(a, b));
+  store_i32x%(v)d(out + 2 * %(v)d, min_i32x%(v)d(a, b));
+  store_i32x%(v)d(out + 3 * %(v)d, min_plain_i32x%(v)d(a, b));
+}
 EXPORT void part(const float *x, float *y, int64_t n) {
   store_upto_f32x%(v)d(y, n, upto_f32x%(v)d(x, n));
 }
@@ -267,3 +274,22 @@ def test_orders_agree_with_their_plain_twins_on_zeros_and_nan(v: int) -> None:
         np.testing.assert_array_equal(bits[0], bits[1])
         np.testing.assert_array_equal(bits[2], np.where(x < y, x, y).view(np.int32))
         np.testing.assert_array_equal(bits[2], bits[3])
+
+
+@pytest.mark.parametrize("v", WIDTHS)
+def test_the_order_of_integers_is_one_instruction_that_equals_its_plain_twin(v: int) -> None:
+    rng = np.random.default_rng(9)
+    edges = np.array([-(2**31), -1, 0, 2**31 - 1], np.int32)
+    for _ in range(50):
+        x, y = (
+            np.where(
+                rng.random(v) < 0.4, rng.choice(edges, v), rng.integers(-(2**31), 2**31, v)
+            ).astype(np.int32)
+            for _ in range(2)
+        )
+        out = np.empty((4, v), np.int32)
+        library(v).orders_of_integers(*(ctypes.c_void_p(a.ctypes.data) for a in (x, y, out)))
+        for row in (0, 1):
+            np.testing.assert_array_equal(out[row], np.maximum(x, y))
+        for row in (2, 3):
+            np.testing.assert_array_equal(out[row], np.minimum(x, y))
