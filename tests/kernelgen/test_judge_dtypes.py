@@ -13,7 +13,7 @@ import pytest
 from kernelgen.attacks.small import CodeProduct, Largest, Lookup, Masked, PaddedSum, RowsOf
 from kernelgen.attacks.suite import folder
 from kernelgen.judge import Candidate, Verdict, judge, rounds
-from kernelgen.judge.compare import compare, disagrees, poisoned, still_poisoned
+from kernelgen.judge.compare import compare, disagrees, poison_word, poisoned, still_poisoned
 from kernelgen.judge.feed import Feed
 from kernelgen.machine import Machine, describe
 from kernelgen.ops.operator import Operator
@@ -285,6 +285,12 @@ def test_poison_is_seen_in_every_type(dtype: str) -> None:
     left = poisoned((40,), dtype, 0x7FC54321)
     assert still_poisoned(left, 0x7FC54321).all()
     assert not still_poisoned(np.ones(40, dtype), 0x7FC54321).any()
+
+
+def test_poison_is_no_likely_integer() -> None:
+    words = [poison_word(np.random.default_rng(seed)) for seed in range(200)]
+    assert min(np.array(words, np.uint32).view(np.int32)) > 2_000_000_000
+    assert len(set(words)) > 190
 
 
 def test_answers_are_like_the_incumbents_or_a_case_for_the_oracle() -> None:
