@@ -66,7 +66,7 @@ def _swiglu(operator: Swiglu, schedule: Schedule) -> Kernel:
 def _space(operator: Gelu | Swiglu, machine: Machine) -> SearchSpace:
     wide = widths(machine)
     axes = {"vector": wide, "sums": (1, 2, 4)}
-    return SearchSpace(operator.name, axes, {"vector": wide[-1], "sums": 2}, lambda choices: None)
+    return SearchSpace(operator.name, axes, {"vector": wide[-1], "sums": 4}, lambda choices: None)
 
 
 def _gelu(operator: Gelu, schedule: Schedule) -> Kernel:

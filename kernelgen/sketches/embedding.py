@@ -1,4 +1,5 @@
-"""Embedding: rows copied, the next ones on their way from memory meanwhile.
+"""Embedding: rows copied; with `ahead` the lines of a later row are fetched meanwhile, which pays
+where the hardware does not see rows coming.
 
 In: an `Embedding` and a schedule. Out: its program. Never here: norms.
 """
@@ -47,7 +48,7 @@ def _program(operator: Embedding, schedule: Schedule) -> Kernel:
 def _space(operator: Embedding, machine: Machine) -> SearchSpace:
     wide = widths(machine)
     axes = {"vector": wide, "sums": (1, 2, 4, 8), "ahead": (0, 1, 2, 4), "lines": (1, 8, 64)}
-    start = {"vector": wide[-1], "sums": 4, "ahead": 1, "lines": 64}
+    start = {"vector": wide[-1], "sums": 4, "ahead": 0, "lines": 8}
     return SearchSpace(operator.name, axes, start, lambda choices: None)
 
 
