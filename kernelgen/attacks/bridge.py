@@ -36,9 +36,15 @@ MODEL_LIMIT_S = 30.0
 
 
 @cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Goes away with the process."""
+    return tempfile.TemporaryDirectory(prefix="kernelgen-bridge-")
+
+
+@cache
 def _base() -> tuple[Path, TextEncoder]:
     """A package of a tiny encoder, built once per process, and the model it was made from."""
-    folder = Path(tempfile.mkdtemp(prefix="kernelgen-bridge-"))
+    folder = Path(_folder().name)
     model = build_encoder(
         folder / "tiny.onnx", layers=1, heads=2, head_size=16, ffn=64, vocabulary=90, positions=64
     )
