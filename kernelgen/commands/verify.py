@@ -1,8 +1,8 @@
 """`verify`: the judge once more, on a package somebody hands over.
 
 In: a package; with `--model` the ONNX file it was made from. Out: one row per judgement, exit 1
-when one fails. Digests first; then every operator's source is compiled again and judged; with the
-model, the packaged binary as a whole.
+when one fails. Digests and a look from outside first; then every operator's source is compiled
+again and judged; with the model, the packaged binary as a whole.
 Never here: a verdict taken from the package itself.
 """
 
@@ -17,11 +17,13 @@ from typing import Any
 
 from kernelgen.commands import show
 from kernelgen.judge import Candidate, Verdict, judge
+from kernelgen.judge.intake import compile_untrusted
+from kernelgen.judge.package import inspect
+from kernelgen.judge.session import Refusal
 from kernelgen.machine import Machine, describe
 from kernelgen.ops import from_spec
 from kernelgen.package.loader import check_isa
 from kernelgen.package.manifest import PackageError, check_files, read_manifest, sha256_of
-from kernelgen.targets.cpu import compile_shared
 
 NAME = "verify"
 HELP = "check a package's digests and run the judge on it again"
@@ -45,6 +47,10 @@ def main(arguments: argparse.Namespace) -> int:
         check_files(arguments.package, manifest)
     except PackageError as error:
         return _report(arguments, [_row("digests", False, str(error))])
+    try:
+        inspect(arguments.package)
+    except Refusal as refusal:
+        return _report(arguments, [_row("package", False, str(refusal))])
     check_isa(manifest)
     machine = describe()
     core = min(os.sched_getaffinity(0)) if arguments.core is None else arguments.core
@@ -64,7 +70,11 @@ def _operator(
     operator = from_spec(entry["spec"])
     text = (package / entry["source"]).read_text(encoding="ascii")
     flags = tuple(entry["flags"])
-    outcome = compile_shared(text, flags, work / f"{Path(entry['source']).stem}.so")
+    try:
+        # Flags and text are the package's own words: they meet a compiler behind walls.
+        outcome = compile_untrusted(text, flags, work / f"{Path(entry['source']).stem}.so")
+    except Refusal as refusal:
+        return _row(entry["name"], False, str(refusal))
     if outcome.path is None:
         return _row(entry["name"], False, f"not_compiled: {outcome.stderr[:500]}")
     verdict = judge(

@@ -154,7 +154,19 @@ def _kinds(token_ids: Sequence[object]) -> str:
 
 
 def load(package: Path) -> CompiledModel:
-    """The package at `package`, checked and ready to run. Raises `PackageError`."""
+    """The package at `package`, checked and ready to run. Raises `PackageError`.
+
+    Digests bind the library to its manifest and say nothing about who made both, so the library is
+    read first: one that would run code on being loaded is refused.
+    """
+    from kernelgen.judge import symbols
+    from kernelgen.judge.session import Refusal
+
+    if (package / LIBRARY).is_file():
+        try:
+            symbols.check(package / LIBRARY)
+        except Refusal as refusal:
+            raise PackageError(f"{LIBRARY}: {refusal}") from refusal
     return CompiledModel(package)
 
 
