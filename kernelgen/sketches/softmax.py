@@ -189,7 +189,7 @@ def _space(operator: Softmax, machine: Machine) -> SearchSpace:
         "rows": 4 if vectors <= 4 else 2 if vectors <= 8 else 1,
         "sums": 2 if vectors <= 4 else 4,
         "hold": int(vectors <= wide[-1]),
-        "chunk": 0 if n <= 8192 else 2048,
+        "chunk": 0 if n <= 65536 else 2048,
         "ahead": 0,
     }
     return SearchSpace(operator.name, axes, start, rule)
