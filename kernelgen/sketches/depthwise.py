@@ -50,41 +50,37 @@ def _program(operator: DepthwiseConv2d, schedule: Schedule) -> Kernel:
                         b.let(name, fma(taps[channel, r * size + q], seen, name))
         return [maximum(name, 0.0) if operator.relu else value(name) for name in names]
 
-    with (
-        b.run(),
-        b.loop("i", 0, "n") as i,
-        b.loop("channel", 0, channels) as channel,
-        b.parallel("top", 0, h, rows) as top,
-    ):
-        band.load(memory["x"], i, top, channel, 0)
+    def by_rows(down: Tile, several: int, at: Tile, lanes: int) -> None:
+        places = [(down + number) * band.pitch + at for number in range(several)]
+        for number, last in enumerate(tile(places, lanes)):
+            out[i, channel, top + down + number, span(at, lanes, w - at)] = last
+
+    def by_pixels(pixel: Tile, lanes: int) -> None:
+        sums[span(pixel, lanes)] = tile([pixel], lanes)[0]
+
+    with b.run(), b.loop("i", 0, "n") as i, b.parallel("top", 0, h, rows) as top:
+        band.clear(0)
         count = b.let("count", minimum(h - top, rows))
+        with b.loop("channel", 0, channels) as channel:
+            band.inside(memory["x"], i, top, channel, 0)
+            # Rows much longer than a run: row by row. Short ones: runs go on over row ends.
+            with b.when(value(3 * v) < w):
+                full = b.let("full", count // high * high)
+                with b.loop("down", 0, full, high) as down:
+                    over_columns(b, v, vectors, lambda at, lanes: by_rows(down, high, at, lanes))
+                rest = b.let("rest", count - full)
+                for several in range(1, high):
+                    with b.when(rest.equals(several)):
 
-        def by_rows(down: Tile, several: int, at: Tile, lanes: int) -> None:
-            places = [(down + number) * band.pitch + at for number in range(several)]
-            for number, last in enumerate(tile(places, lanes)):
-                out[i, channel, top + down + number, span(at, lanes, w - at)] = last
+                        def last_rows(at: Tile, lanes: int, several: int = several) -> None:
+                            by_rows(full, several, at, lanes)
 
-        def by_pixels(pixel: Tile, lanes: int) -> None:
-            sums[span(pixel, lanes)] = tile([pixel], lanes)[0]
-
-        # Rows much longer than a run: row by row. Short ones: runs go on over row ends.
-        with b.when(value(3 * v) < w):
-            full = b.let("full", count // high * high)
-            with b.loop("down", 0, full, high) as down:
-                over_columns(b, v, vectors, lambda at, lanes: by_rows(down, high, at, lanes))
-            rest = b.let("rest", count - full)
-            for several in range(1, high):
-                with b.when(rest.equals(several)):
-
-                    def last_rows(at: Tile, lanes: int, several: int = several) -> None:
-                        by_rows(full, several, at, lanes)
-
-                    over_columns(b, v, vectors, last_rows)
-        with b.otherwise():
-            over_pixels(b, count * band.pitch, v, 4, by_pixels)
-            with b.loop("back", 0, count) as back, b.loop("x_at", 0, w, v) as at:
-                kept = sums[span(back * band.pitch + at, v, w - at)]
-                out[i, channel, top + back, span(at, v, w - at)] = kept
+                        over_columns(b, v, vectors, last_rows)
+            with b.otherwise():
+                over_pixels(b, count * band.pitch, v, 4, by_pixels)
+                with b.loop("back", 0, count) as back, b.loop("x_at", 0, w, v) as at:
+                    kept = sums[span(back * band.pitch + at, v, w - at)]
+                    out[i, channel, top + back, span(at, v, w - at)] = kept
     return b.kernel()
 
 

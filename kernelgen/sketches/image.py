@@ -122,6 +122,33 @@ class Band:
                     left = min(self.vector, self.lanes + of.kernel - at)
                     self.memory[to, phase, column, span(end + at, self.vector, left)] = zeros
 
+    def clear(self, to: Arg) -> None:
+        """Zeros all over channel `to`, for `inside` to fill again and again: what lies beyond the
+        image is the same for every channel.
+        """
+        b, v, stride = self.build, self.vector, self.of.stride
+        size = self.pitch * (self.rows + self.beyond) + (self.lanes + self.of.kernel)
+        zeros = fill(0.0, "f32", v)
+        for phase in range(stride):
+            for column in range(stride):
+                with b.loop(b.fresh("j"), 0, size, v) as j:
+                    self.memory[to, phase, column, span(j, v, size - j)] = zeros
+
+    def inside(self, x: Memory, image: Arg, first: Arg, source: Arg, to: Arg) -> None:
+        """As `load`, into a channel that was cleared: only the rows and columns of the image."""
+        b, of = self.build, self.of
+        tall = b.dim("h") * of.stride + self.extra
+        here = minimum(b.dim("h") - value(first), self.rows)
+        with b.loop(b.fresh("line"), 0, here + self.beyond) as line:
+            for phase in range(of.stride):
+                y = b.let(b.fresh("y"), (value(first) + line) * of.stride + phase)
+                with (
+                    b.when(word("le", of.padding, y)),
+                    b.when(y < tall + of.padding),
+                ):
+                    place = (to, phase, line * self.pitch)
+                    self._copy(x, (image, source, y - of.padding), place)
+
     def _blank(self, place: tuple[Arg, int, Value]) -> None:
         for column in range(self.of.stride):
             self._along(place, column, 0, self.pitch, fill(0.0, "f32", self.vector))
@@ -148,6 +175,13 @@ class Band:
             if shift:
                 self._along(place, column, 0, shift, fill(first, "f32", v))
             self._along(place, column, count + shift, self.pitch, fill(last, "f32", v))
+        self._copy(x, at, place)
+
+    def _copy(self, x: Memory, at: tuple[Arg, Arg, Arg], place: tuple[Arg, int, Value]) -> None:
+        """One row of the image to its places."""
+        b, v, stride, padding = self.build, self.vector, self.of.stride, self.of.padding
+        wide = b.dim("w") * stride + self.extra
+        count = wide // stride
         with b.loop(b.fresh("j"), 0, count, v) as j:
             if stride == 1:
                 halves = [(0, x[(*at, span(j, v, wide - j))])]
