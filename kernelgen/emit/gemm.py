@@ -17,7 +17,7 @@ from kernelgen.emit.tiles import LANES, SIDE, scratch_floats, tile_functions
 from kernelgen.ops.gemm import GemmBias, GemmBiasGelu, GemmBiasResidualLayernorm
 from kernelgen.schedule.schedule import Schedule
 
-TALLEST = {16: 16, 8: 6}
+TALLEST = {16: 16, 8: 6, 4: 6}
 """Most rows of the tall tile, by floats of a vector: more rows of narrow vectors would need more
 loads than they save.
 """
