@@ -113,11 +113,8 @@ class TextEncoder(Operator):
         """
         check_regime(regime)
         top = 8 if regime == "structured" else self.graph.vocabulary
-        lengths = ragged_lengths(rng, dims["n"], dims["tokens"], regime)
-        if lengths.max() > self.graph.max_tokens:
-            raise ValueError(
-                f"dims: longest sequence {lengths.max()}, the model takes {self.graph.max_tokens}"
-            )
+        most = self.graph.max_tokens
+        lengths = ragged_lengths(rng, dims["n"], dims["tokens"], regime, most)
         return {
             IDS: rng.integers(0, top, size=dims["tokens"], dtype=np.int64),
             OFFSETS: offsets_of(lengths),

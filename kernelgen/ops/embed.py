@@ -77,7 +77,7 @@ class EmbedLayernorm(Operator):
     ) -> dict[str, Array]:
         check_regime(regime)
         shape = (self.vocabulary, self.hidden)
-        lengths = ragged_lengths(rng, dims["n"], dims["tokens"], regime)
+        lengths = ragged_lengths(rng, dims["n"], dims["tokens"], regime, self.positions)
         return {
             "ids": rng.integers(0, self.vocabulary, size=dims["tokens"], dtype=np.int64),
             "offsets": offsets_of(lengths),

@@ -183,13 +183,16 @@ def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def ragged_lengths(
-    rng: np.random.Generator, count: int, total: int, regime: str
+    rng: np.random.Generator, count: int, total: int, regime: str, most: int | None = None
 ) -> npt.NDArray[np.int64]:
-    """`count` lengths of at least one that sum to `total`; equal for structured, very uneven for
-    ragged.
+    """`count` lengths of at least one, none above `most`, that sum to `total`; equal for
+    structured, very uneven for ragged. Raises `ValueError` when there are no such lengths: it
+    depends on the sizes alone, never on what was drawn.
     """
     if count < 1 or total < count:
         raise ValueError(f"dims: got n={count}, tokens={total}, wanted tokens >= n >= 1")
+    if most is not None and total > count * most:
+        raise ValueError(f"dims: got n={count}, tokens={total}, wanted at most {most} a sequence")
     if regime == "structured":
         base: npt.NDArray[np.int64] = np.full(count, total // count, np.int64)
         base[: total % count] += 1
@@ -200,7 +203,18 @@ def ragged_lengths(
     )
     for _ in range(int(total - lengths.sum())):
         lengths[int(rng.integers(count))] += 1
-    return lengths
+    return lengths if most is None else _levelled(lengths, most)
+
+
+def _levelled(lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """The same total with what exceeds `most` moved to the first sequences that have room."""
+    level = np.minimum(lengths, most)
+    left = int(lengths.sum() - level.sum())
+    for place in range(level.size):
+        room = min(left, most - int(level[place]))
+        level[place] += room
+        left -= room
+    return level
 
 
 def bytes_of(tensors: tuple[Tensor, ...], dims: Mapping[str, int]) -> int:

@@ -154,5 +154,20 @@ def test_lengths_sum_up(regime):
         ragged_lengths(rng(), 3, 2, regime)
 
 
+@pytest.mark.parametrize("regime", REGIMES)
+def test_lengths_keep_to_the_longest_whatever_is_drawn(regime):
+    """A draw must never decide whether a size can be tested: 179 tokens in 3 sequences of at most
+    160 once came out as 173 and ended a search.
+    """
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        lengths = ragged_lengths(draw, 3, 179, regime, 160)
+        assert lengths.sum() == 179
+        assert 1 <= lengths.min() <= lengths.max() <= 160
+    assert list(ragged_lengths(rng(), 3, 480, regime, 160)) == [160, 160, 160]
+    with pytest.raises(ValueError, match="at most 160 a sequence"):
+        ragged_lengths(rng(), 3, 481, regime, 160)
+
+
 def test_bounds_grow_with_the_reduction():
     assert sum_growth(1536) > 1.5 * sum_growth(384)
