@@ -170,17 +170,16 @@ def _score_block(p: _Parts, first: Expr) -> None:
     b, v, d = p.b, p.v, p.operator.head_size
     keys, scores = p.memory["key_cache"], p.memory["scores"]
     p.cache.block(first)
-    with b.loop("h", 0, p.operator.kv_heads) as h:
-        with b.loop("r", 0, p.group) as r:
-            head = b.let("head", h * p.group + r)
-            q = p.memory["q"]
-            query = [b.let(f"query_{c}", q[p.s, head, span(c, v)]) for c in range(0, d, v)]
-            at = p.cache.at(v, first)
-            part = b.let("part", keys[(*at, h, span(0, v))] * query[0])
-            for c, one in enumerate(query[1:], 1):
-                b.let("part", fma(keys[(*at, h, span(c * v, v))], one, part))
-            sums = b.let("sums", word("row_sums", part))
-            scores[head, span(first, v)] = sums * p.operator.scale
+    with b.loop("h", 0, p.operator.kv_heads) as h, b.loop("r", 0, p.group) as r:
+        head = b.let("head", h * p.group + r)
+        q = p.memory["q"]
+        query = [b.let(f"query_{c}", q[p.s, head, span(c, v)]) for c in range(0, d, v)]
+        at = p.cache.at(v, first)
+        part = b.let("part", keys[(*at, h, span(0, v))] * query[0])
+        for c, one in enumerate(query[1:], 1):
+            b.let("part", fma(keys[(*at, h, span(c * v, v))], one, part))
+        sums = b.let("sums", word("row_sums", part))
+        scores[head, span(first, v)] = sums * p.operator.scale
 
 
 def _score_one(p: _Parts, j: Expr) -> None:
