@@ -182,8 +182,8 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
         raise TileError(f"{where}: wanted {word.arity} arguments")
     if word.kind == "lane":
         count = expr.args[0]
-        if not isinstance(count, Const) or not isinstance(count.value, int):
-            raise TileError(f"{where}: wanted a written number")
+        if not isinstance(count, Const) or not isinstance(count.value, int) or count.value < 2:
+            raise TileError(f"{where}: wanted a written number of 2 or more")
         _check_shape(where, "i32", (count.value,))
         return Type("i32", (count.value,))
     if word.kind == "dot4":

@@ -114,6 +114,8 @@ MEANINGLESS = [
     ("is a buffer", "t = m"),
     ("only the lanes", "a = x[0:2:m, 0:16]"),
     ("wanted an even number", "a = even(x[0, 0:15])"),
+    ("a written number of 2 or more", "a = lane(m)"),
+    ("a written number of 2 or more", "a = lane(1)"),
     ("step 0", "for i in range(0, m, 0):\n    a = i"),
     ("wanted one bool", "if m:\n    a = m"),
     ("unknown word", "y[0, 0:16] = x[0, 0:16]\nq = launch(m)"),
