@@ -104,8 +104,10 @@ def test_a_full_disk_ends_the_search_with_the_best_kept(tmp_path: Path, machine:
         assert [t.reason for t in found.trials[-FAULTS_IN_A_ROW:]] == [FAULT] * FAULTS_IN_A_ROW
         assert "No space left" in found.trials[-1].detail
         kept = list(read(disk / "trials.jsonl"))
-        lost = [t for t in found.trials if t.reason == FAULT]
-        assert [t.schedule for t in kept] == [t.schedule for t in found.trials[: -len(lost)]]
+        # What the file holds is what was stamped; a win that no disk took is a win all the same.
+        assert [t.schedule for t in kept] == [t.schedule for t in found.trials if t.at]
+        assert all(t.accepted or t.reason == FAULT for t in found.trials if not t.at)
+        assert bench.unwritten >= 1
         (disk / "other").unlink()
         again = _bench(disk, machine, tmp_path / "work2")
         trial = again.evaluate(found.best, None, number=0, proposer="records")
