@@ -9,6 +9,7 @@ Never here: writing the cache; the program that owns it appends the same two row
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -60,13 +61,13 @@ class _Decode(Operator):
             Tensor("out", queries, "float32", "output"),
         )
 
+    @abstractmethod
     def _history(self, arrays: Mapping[str, Array], row: int, cached: int) -> Caches:
         """Cached keys and values of sequence `row`: [cached, kv_heads, d] each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _most(self, dims: Mapping[str, int]) -> int:
         """The longest a sequence may be."""
-        raise NotImplementedError
 
     def oracle(self, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         return self._each(attend, arrays)
