@@ -32,7 +32,7 @@ from kernelgen.machine import Machine
 from kernelgen.ops.operator import Array, Tensor, offsets_of
 from kernelgen.package.build import MODEL_COMPILE_LIMIT_S, model_flags
 from kernelgen.package.manifest import LIBRARY, read_manifest
-from kernelgen.schedule import Schedule
+from kernelgen.schedule import Schedule, SearchSpace
 from kernelgen.targets.cpu import compile_shared
 
 MODEL_EFFORT = Effort(fewest=12, most=24, hopeless=0.985)
@@ -104,6 +104,12 @@ class Chosen:
     kept: tuple[str, ...]
     dropped: tuple[str, ...]
 
+    def adding(
+        self, schedules: Mapping[str, Schedule], kept: tuple[str, ...], dropped: tuple[str, ...]
+    ) -> Chosen:
+        """`schedules`, which came of a further round of races, with the names of both rounds."""
+        return Chosen(schedules, (*self.kept, *kept), (*self.dropped, *dropped))
+
 
 class Gate:
     """Builds whole models from schedules and races them; what it builds stays in `work`."""
@@ -125,6 +131,29 @@ class Gate:
         self._work = work
         self._ledger = ledger
         self._built: dict[tuple[Schedule, ...], Candidate | None] = {}
+
+    def stock(
+        self,
+        spaces: Mapping[str, SearchSpace],
+        *,
+        on_race: Callable[[str, Race | None], None],
+    ) -> Chosen:
+        """The defaults, or another stock choice for all operators at once that wins inside the
+        model: what holds for one of them (a unit that the machine has, and how fast it is just
+        now) mostly holds for all.
+        """
+        best = {operator: space.default() for operator, space in spaces.items()}
+        kept: list[str] = []
+        dropped: list[str] = []
+        for name in dict.fromkeys(name for space in spaces.values() for name in space.stock()):
+            other = {
+                operator: space.stock().get(name, best[operator])
+                for operator, space in spaces.items()
+            }
+            better = self._wins(best, other, name, on_race)
+            (kept if better else dropped).append(name)
+            best = other if better else best
+        return Chosen(best, tuple(kept), tuple(dropped))
 
     def choose(
         self,

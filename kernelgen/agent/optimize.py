@@ -1,9 +1,10 @@
 """The search over a whole model, from the ONNX file to a judged package.
 
 In: a model, a machine, samples of its traffic, a budget. Out: a package directory and a
-`TuneResult`. Order: time shares -> search per operator, the costliest first -> races inside the
-model -> one full judgement of the packaged binary -> seal. The budget covers the searches and the
-races; the closing judgement comes on top, because a package without it is worth nothing.
+`TuneResult`. Order: stock choices for the whole model -> time shares -> search per operator, the
+costliest first -> races inside the model -> one full judgement of the packaged binary -> seal. The
+budget covers the searches and the races; the closing judgement comes on top, because a package
+without it is worth nothing.
 Never here: a verdict; a price that was not handed in.
 """
 
@@ -144,8 +145,6 @@ class _Tuning:
             )
             for name, operator in graph.operators.items()
         }
-        shares, default_ns = self._shares(benches, defaults) if budget_s else ({}, {})
-        found = self._search_operators(benches, shares, self.began + budget_s * SEARCH_PART)
         gate = Gate(
             self.encoder,
             self.points,
@@ -154,8 +153,18 @@ class _Tuning:
             work=self.work,
             ledger=self.ledger,
         )
-        left_s = max(0.0, budget_s - (time.monotonic() - self.began))
-        chosen = self._choose(gate, defaults, found, shares, left_s)
+        base = Chosen(defaults, (), ())
+        shares: dict[str, float] = {}
+        default_ns: dict[str, float] = {}
+        try:
+            if budget_s:
+                base = gate.stock(spaces, on_race=self._raced)
+                shares, default_ns = self._shares(benches, defaults)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._say("interrupted", MODEL, "before any search", None)
+        found = self._search_operators(benches, shares, self.began + budget_s * SEARCH_PART)
+        chosen = self._choose(gate, defaults, base, found, shares, self.began + budget_s)
         verdict, staged = self._close(gate, defaults, chosen)
         result = self._package(out, staged, verdict, found, shares, default_ns, defaults)
         self._say("done", None, f"{result.trials} trials", result.model_gate.ratio)
@@ -199,7 +208,7 @@ class _Tuning:
             say=self._heard,
         )
         found = searches.run(benches, shares, end)
-        self.interrupted = searches.interrupted
+        self.interrupted |= searches.interrupted
         return found
 
     def _heard(self, kind: EventKind, operator: str | None, text: str, ratio: float | None) -> None:
@@ -210,33 +219,36 @@ class _Tuning:
         self,
         gate: Gate,
         defaults: Mapping[str, Schedule],
+        base: Chosen,
         found: Mapping[str, Found],
         shares: Mapping[str, float],
-        budget_s: float,
+        end: float,
     ) -> Chosen:
         winners = {
             name: result.schedule
             for name, result in sorted(
                 found.items(), key=lambda item: -shares[item[0]] * np.log(item[1].speed)
             )
-            if result.schedule is not None and result.schedule != defaults[name]
+            if result.schedule not in (None, defaults[name], base.schedules[name])
         }
         if self.interrupted:
             # No time for races: all winners together must win the closing judgement.
-            return Chosen({**defaults, **winners}, tuple(winners), ())
+            return base.adding({**base.schedules, **winners}, tuple(winners), ())
         try:
-            began = time.monotonic()
-            chosen = gate.choose(defaults, winners, budget_s=0.75 * budget_s, on_race=self._raced)
-            left = budget_s - (time.monotonic() - began)
+            left_s = max(0.0, end - time.monotonic())
+            chosen = gate.choose(
+                base.schedules, winners, budget_s=0.75 * left_s, on_race=self._raced
+            )
+            left_s = max(0.0, end - time.monotonic())
             proposals = space(self.encoder, self.machine).neighbours(chosen.schedules[MODEL])
             schedules = gate.explore(
-                chosen.schedules, proposals, budget_s=left, on_race=self._raced
+                chosen.schedules, proposals, budget_s=left_s, on_race=self._raced
             )
-            return Chosen(schedules, chosen.kept, chosen.dropped)
+            return base.adding(schedules, chosen.kept, chosen.dropped)
         except KeyboardInterrupt:
             self.interrupted = True
-            self._say("interrupted", MODEL, "packaging the default kernels", None)
-            return Chosen(defaults, (), tuple(winners))
+            self._say("interrupted", MODEL, "packaging the kernels it began with", None)
+            return base.adding(base.schedules, (), tuple(winners))
 
     def _raced(self, label: str, result: Race | None) -> None:
         ratio = None if result is None else result.ratio

@@ -55,7 +55,8 @@ def assemble(
     ]
     if line is not None:
         more.append(LanguageModel(line, operator, points, machine, book=book, kernels=kernels))
-    starts = knowledge.starts(space, operator, points, machine)
+    starts: dict[str, Proposal] = dict(space.stock())
+    starts |= knowledge.starts(space, operator, points, machine)
     if not kernels:
         starts = {origin: start for origin, start in starts.items() if space_holds(space, start)}
     return Team(standard(*more), starts)

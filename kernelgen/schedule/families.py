@@ -53,6 +53,9 @@ def _number(choices: Mapping[str, Value], axis: str) -> int:
     return cast("int", choices[axis])
 
 
+WITHOUT_MATRIX_UNIT = "without the matrix unit"
+"""A start of its own: cores may share a unit, and one that others keep busy is no gain."""
+
 _BLOCKS = (24, 48, 64, 96, 128, 192, 256, 384, 768)
 _USUAL_BLOCK = 192
 
@@ -123,7 +126,8 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
             return f"rows: {choices['rows']} is less than one tile of mr={mr}"
         return None
 
-    return SearchSpace(operator.name, axes, start, rule)
+    others = {WITHOUT_MATRIX_UNIT: {**start, "tiles": 0, "rows": _USUAL_BLOCK}}
+    return SearchSpace(operator.name, axes, start, rule, others)
 
 
 def _attention(operator: Attention, machine: Machine) -> SearchSpace:

@@ -7,7 +7,7 @@ In: an operator, a machine. Out: a `SearchSpace`. Never here: C text, timing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,13 +21,15 @@ Rule = Callable[[Mapping[str, Value]], str | None]
 @dataclass(frozen=True)
 class SearchSpace:
     """Axes with their values in rising order, the default, and the rule that refuses
-    combinations.
+    combinations. `others` are further starts by what sets them apart: best on some machines, or at
+    some times.
     """
 
     operator: str
     axes: Mapping[str, tuple[Value, ...]]
     start: Mapping[str, Value]
     rule: Rule
+    others: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -55,6 +57,16 @@ class SearchSpace:
         if drawn is None:
             raise ScheduleError(f"{self.operator}: nothing is legal: {reason}")
         return drawn
+
+    def stock(self) -> dict[str, Schedule]:
+        """The further starts that are legal and not the default."""
+        found = {name: Schedule.of(self.operator, choices) for name, choices in self.others.items()}
+        default = self.default()
+        return {
+            name: schedule
+            for name, schedule in found.items()
+            if schedule != default and self.legal(schedule) is None
+        }
 
     def legal(self, schedule: Schedule) -> str | None:
         """None when the schedule can be emitted; otherwise the reason, naming axis, got and

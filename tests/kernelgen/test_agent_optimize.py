@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,8 +14,11 @@ import pytest
 
 import kernelgen
 from kernelgen.agent.bench import Bench
+from kernelgen.agent.gate import Gate, TrafficEncoder
 from kernelgen.agent.ledger import Ledger
 from kernelgen.agent.records import Records, read
+from kernelgen.agent.traffic import model_points
+from kernelgen.emit import MODEL
 from kernelgen.graph.builders import build_encoder
 from kernelgen.judge.contest import Point
 from kernelgen.machine import Machine, describe
@@ -134,6 +138,44 @@ def test_no_budget_packages_the_judged_defaults(
     assert result.model_gate.correct
     assert result.model_gate.kept == ()
     assert all(row.schedule == row.default_schedule for row in result.operators)
+
+
+def test_a_stock_choice_that_wins_inside_the_model_becomes_the_base(
+    model: Path, samples: list[npt.NDArray[np.int64]], machine: Machine, tmp_path: Path
+) -> None:
+    encoder = TrafficEncoder(str(model), tuple(samples))
+    usual = {name: space(op, machine) for name, op in encoder.graph.operators.items()}
+    thin = {"vector": 8, "mr": 4, "nr": 1, "tiles": 0, "prefetch": 0}
+    spaces = {
+        name: replace(
+            found,
+            start={**found.start, **{axis: thin[axis] for axis in thin if axis in found.axes}},
+            others={"usual": found.start},
+        )
+        for name, found in usual.items()
+    }
+    spaces[MODEL] = space(encoder, machine)
+    gate = Gate(
+        encoder,
+        model_points(samples),
+        machine=machine,
+        core=CORE,
+        work=tmp_path,
+        ledger=Ledger(tmp_path / "ledger.jsonl", Decimal(0), "EUR"),
+    )
+    raced: list[str] = []
+    chosen = gate.stock(spaces, on_race=lambda name, _: raced.append(name))
+    assert raced == ["usual"]
+    assert (chosen.kept, chosen.dropped) == (("usual",), ())
+    assert all(chosen.schedules[name] == found.default() for name, found in usual.items())
+    turned = {
+        name: replace(found, start=found.others["usual"], others={"thin": found.start})
+        for name, found in spaces.items()
+        if name != MODEL
+    }
+    turned[MODEL] = spaces[MODEL]
+    chosen = gate.stock(turned, on_race=lambda name, _: raced.append(name))
+    assert (chosen.kept, chosen.dropped) == ((), ("thin",))
 
 
 def test_wrong_use_is_named(
