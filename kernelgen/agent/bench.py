@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from kernelgen.agent.confined import SourceRefusedError, compile_confined
 from kernelgen.agent.knowledge import context
 from kernelgen.agent.ledger import Booking, Ledger, Work
 from kernelgen.agent.proposals import (
@@ -36,6 +35,7 @@ from kernelgen.agent.reduce import smallest
 from kernelgen.emit import flags, source
 from kernelgen.judge.clock import Effort
 from kernelgen.judge.contest import Point, Race
+from kernelgen.judge.intake import compile_closed
 from kernelgen.judge.session import Refusal
 from kernelgen.judge.trial import judge_points, race
 from kernelgen.judge.verdict import Candidate, JudgeError, Verdict
@@ -265,9 +265,9 @@ class Bench:
         if isinstance(offer, Schedule):
             return compile_shared(text, options, path)
         try:
-            return compile_confined(text, options, path)
-        except SourceRefusedError as refused:
-            return CompileOutcome(None, str(refused), 0.0)
+            return compile_closed(text, options, path)
+        except Refusal as refused:
+            return CompileOutcome(None, refused.detail, 0.0)
 
     def _judged(self, draft: Trial, candidate: Candidate, incumbent: Proposal | None) -> Trial:
         other: Candidate | None = None

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 
-from kernelgen.agent.confined import SourceRefusedError
 from kernelgen.agent.endpoint import Answer, EndpointError, Message
 from kernelgen.agent.prompt import follow_up, messages
 from kernelgen.agent.proposals import Offer, Unusable, Written
@@ -21,6 +20,7 @@ from kernelgen.agent.proposers import History
 from kernelgen.agent.records import Trial
 from kernelgen.agent.reply import ReplyError, read_reply
 from kernelgen.judge.contest import Point
+from kernelgen.judge.session import Refusal
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator
 from kernelgen.schedule import Schedule, SearchSpace
@@ -135,8 +135,8 @@ class LanguageModel:
             return found
         try:
             return Written(self._operator.name, self._line.clean(found))
-        except SourceRefusedError as error:
-            raise ReplyError("source_refused", str(error)[:2000]) from None
+        except Refusal as refused:
+            raise ReplyError("source_refused", refused.detail[:2000]) from None
 
     def _unusable(self, reason: str, detail: str) -> Unusable:
         return Unusable(self._operator.name, self._asked, reason, detail[:2000])

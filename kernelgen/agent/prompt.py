@@ -12,13 +12,13 @@ import inspect
 import json
 from collections.abc import Sequence
 
-from kernelgen.agent.confined import ATTRIBUTES, PRELUDE
 from kernelgen.agent.endpoint import Message
 from kernelgen.agent.proposals import Proposal, Written
 from kernelgen.agent.proposers import History
 from kernelgen.agent.records import Trial
 from kernelgen.emit import source
 from kernelgen.judge.contest import Point
+from kernelgen.judge.terms import ATTRIBUTES, PRELUDE
 from kernelgen.judge.verdict import REASONS
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator

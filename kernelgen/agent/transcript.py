@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kernelgen.agent.confined import SourceRefusedError, preprocess
 from kernelgen.agent.endpoint import Answer, EndpointError, Message
 from kernelgen.agent.ledger import append_line
+from kernelgen.judge.intake import closed_text
+from kernelgen.judge.session import Refusal
 
 ANSWERS = "answers.jsonl"
 
@@ -69,12 +70,12 @@ class Transcript:
         return answer
 
     def clean(self, text: str) -> str:
-        """As `confined.preprocess`."""
+        """As `judge.intake.closed_text`."""
         name = source_digest(text)
         try:
-            source = preprocess(text)
-        except SourceRefusedError as error:
-            self._write(Exchange(name, "refused", str(error)))
+            source = closed_text(text)
+        except Refusal as refused:
+            self._write(Exchange(name, "refused", refused.detail))
             raise
         self._write(Exchange(name, "source", source))
         return source
@@ -112,9 +113,9 @@ class Replayed:
     def clean(self, text: str) -> str:
         known = self._sources.get(source_digest(text))
         if known is None:
-            raise SourceRefusedError("this text is not in the transcript")
+            raise Refusal("forbidden_source", "this text is not in the transcript")
         if known.kind == "refused":
-            raise SourceRefusedError(known.text)
+            raise Refusal("forbidden_source", known.text)
         return known.text
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelgen.judge.session import Refusal
+from kernelgen.judge.terms import PACKAGED, Terms
 
 SOURCE_NAME = "kernel.c"
 
@@ -46,10 +47,6 @@ _FORBIDDEN = {
     "no_sanitize_thread": "forbidden_source",
     "no_address_safety_analysis": "forbidden_source",
 }
-_PRAGMA = re.compile(
-    r"(GCC|clang)\s+(unroll|nounroll|ivdep|optimize|reset_options|push_options|pop_options|target|"
-    r"visibility|diagnostic|novector|system_header)\b|STDC\b|omp\s+simd\b|pack\b|(push|pop)_macro\b|unroll\b"
-)
 _MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s*(?:"((?:\\.|[^"\\])*)"(.*))?$')
 _TOKEN = re.compile(
     r'(?P<raw>(?:u8|[uUL])?R")'
@@ -63,6 +60,9 @@ _TOKEN = re.compile(
 )
 _CUT = re.compile(r'^#\s*\d+\s*"([^"\n]*)"', re.M)
 _HEADERS = ("/usr/include/", "/usr/lib/gcc", "/usr/local/include/", "/usr/lib/llvm")
+_OWN = (SOURCE_NAME, "<built-in>", "<command-line>")
+_ASSEMBLY = ("asm", "__asm", "__asm__")
+_ASKS = ("_Pragma", "__has_include", "__has_include_next", "__has_embed")
 _DIRECTIVE = re.compile(r"(?:^|[\n\r;:{|}\\@!])\s*(?:[\w$]+:\s*)*\.")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]+|[0-7]{1,3}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.S)
 _LETTERS = {
@@ -91,18 +91,34 @@ def check_flags(flags: Sequence[str]) -> None:
             raise Refusal("forbidden_source", f"compiler flag {flag!r} is not on the list")
 
 
-def check_text(text: str) -> None:
-    """Refuse preprocessed C that asks for code on loading, for assembler directives, for files, or
-    for less checking.
+def check_text(text: str, terms: Terms = PACKAGED) -> None:
+    """Refuse preprocessed C that asks for code on loading, for assembler directives, for files, for
+    less checking, or for what `terms` do not grant.
     """
+    check_size(text, terms)
     if "\0" in text:
         raise Refusal("forbidden_source", "a zero byte in the text")
+    if terms.closed:
+        _check_lines(text)
     # Headers are long and always the same: a part of them that passed need not be read again.
     for own, piece, line in _pieces(text):
         if own:
-            _check_piece(piece, line)
+            _check_piece(piece, line, terms)
         else:
-            _check_header(piece)
+            _check_header(piece, terms)
+
+
+def check_size(text: str, terms: Terms) -> None:
+    """Refuse a text longer than `terms` grant, before or after macros are expanded."""
+    if len(text.encode("utf-8", "replace")) > terms.text_bytes:
+        raise Refusal("forbidden_source", f"over {terms.text_bytes} bytes of text")
+
+
+def _check_lines(text: str) -> None:
+    """The preprocessor leaves neither behind: only an edited text has them."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if "??" in line or line.rstrip().endswith("\\"):
+            raise Refusal("forbidden_source", f"line {number}: a trigraph or a spliced line")
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str, int]]:
@@ -121,31 +137,36 @@ def _pieces(text: str) -> Iterator[tuple[bool, str, int]]:
 
 
 @lru_cache(maxsize=4096)
-def _check_header(piece: str) -> None:
-    _check_piece(piece, 1)
+def _check_header(piece: str, terms: Terms) -> None:
+    _check_piece(piece, 1, terms)
 
 
-def _check_piece(text: str, line: int) -> None:
+def _check_piece(text: str, line: int, terms: Terms) -> None:
     tokens = list(_tokens(text, line))
     at = 0
     while at < len(tokens):
         token = tokens[at]
         if token.kind == "line":
-            _check_line(token)
+            _check_line(token, terms)
         elif token.kind == "raw" or (token.text in ('"', "'") and token.kind == "sign"):
             raise Refusal("forbidden_source", f"{_where(token)}: a raw or unfinished string")
         elif token.kind == "word":
             word = token.text.strip("_")
-            if token.text in ("asm", "__asm", "__asm__"):
+            if terms.closed and (word == "asm" or token.text in _ASKS):
+                raise Refusal(
+                    "forbidden_source",
+                    f"{_where(token)}: {token.text} is not allowed; vector extensions are",
+                )
+            if token.text in _ASSEMBLY:
                 at = _check_assembly(tokens, at)
                 continue
             if token.text in ("__attribute__", "__attribute"):
-                at = _check_attribute(tokens, at + 1, "(", ")")
+                at = _check_attribute(tokens, at + 1, "()", terms)
                 continue
             if word in ("Thread_local", "thread") and token.text.startswith("_"):
                 raise Refusal("constructor", f"{_where(token)}: thread-local storage")
         elif token.text == "[" and at + 1 < len(tokens) and tokens[at + 1].text == "[":
-            at = _check_attribute(tokens, at, "[", "]")
+            at = _check_attribute(tokens, at, "[]", terms)
             continue
         at += 1
 
@@ -184,32 +205,46 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(plain, text)
 
 
-def _check_line(token: _Token) -> None:
+def _check_line(token: _Token, terms: Terms) -> None:
     text = re.sub(r"^[ \t]*(#|%:)", "#", token.text).rstrip()
     marker = _MARKER.match(text)
     if marker is not None:
         name = marker.group(2)
-        if name is not None and not _known(name):
+        if name is not None and not _known(name, terms):
             raise Refusal("forbidden_source", f"{_where(token)}: text of the file {name!r}")
         return
     pragma = re.match(r"#\s*pragma\s+(.*)$", text)
-    if pragma is None or not _PRAGMA.match(pragma.group(1)):
-        raise Refusal("forbidden_source", f"{_where(token)}: {text[:80]!r} is not on the list")
+    if pragma is None or not terms.pragmas.fullmatch(pragma.group(1)):
+        raise Refusal(
+            "forbidden_source", f"{_where(token)}: directive {text[:80]!r} is not on the list"
+        )
 
 
-def _known(name: str) -> bool:
-    return name in (SOURCE_NAME, "<built-in>", "<command-line>") or (
-        name.startswith(_HEADERS) and "/../.." not in name
-    )
+def _known(name: str, terms: Terms) -> bool:
+    return name in _OWN or (not terms.closed and name.startswith(_HEADERS) and "/../.." not in name)
 
 
-def _check_attribute(tokens: Sequence[_Token], at: int, opened: str, closed: str) -> int:
-    end = _closing(tokens, at, opened, closed)
+def _check_attribute(tokens: Sequence[_Token], at: int, brackets: str, terms: Terms) -> int:
+    end = _closing(tokens, at, brackets[0], brackets[1])
+    if terms.attributes is not None and brackets == "[]":
+        raise Refusal("forbidden_source", f"{_where(tokens[at])}: [[ ]]; write __attribute__(( ))")
+    depth = 0
     for token in tokens[at:end]:
-        reason = _FORBIDDEN.get(token.text.strip("_")) if token.kind == "word" else None
+        if token.kind != "word":
+            depth += (token.text == "(") - (token.text == ")")
+            continue
+        reason = _FORBIDDEN.get(token.text.strip("_"))
+        granted = terms.attributes is None or token.text.strip("_") in terms.attributes
+        # Deeper down are arguments: expressions, whose names are not ours to know.
+        if reason is None and not granted and depth <= 2:
+            reason = "forbidden_source"
         if reason is not None:
-            raise Refusal(reason, f"{_where(token)}: attribute {token.text}")
-        if token.kind == "word" and token.text in ("asm", "__asm", "__asm__"):
+            allowed = f"; allowed are {', '.join(sorted(terms.attributes or ()))}"
+            raise Refusal(
+                reason,
+                f"{_where(token)}: attribute {token.text}{allowed if terms.attributes else ''}",
+            )
+        if token.text in _ASSEMBLY:
             raise Refusal("forbidden_source", f"{_where(token)}: assembly inside an attribute")
     return end
 

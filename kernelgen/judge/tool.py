@@ -17,8 +17,10 @@ from typing import IO
 
 from kernelgen.judge import sandbox
 
-MEMORY_MIB = 6144
-FILE_MIB = 512
+CPU_LIMIT_S = 300
+SYSTEM = ("",)
+TOOLS = ("bin", "libexec", "local/bin", "local/libexec")
+"""Folders below `/usr` that a tool may see: all of it, or programs alone (libraries always)."""
 
 
 def run(
@@ -26,23 +28,27 @@ def run(
     folder: Path,
     *,
     limit_s: float,
-    memory_mib: int = MEMORY_MIB,
-    file_mib: int = FILE_MIB,
+    memory_mib: int,
+    file_mib: int,
+    sees: Sequence[str] = SYSTEM,
 ) -> sandbox.Outcome:
     """Run an installed tool (a compiler) in `folder`, the only place it can write to.
 
-    With bubblewrap it sees `/usr` read-only and `folder` as `/work`, no network and no environment.
+    With bubblewrap it sees the folders `sees` below `/usr` read-only and `folder` as `/work`, no
+    network and no environment.
     Without, it runs in `folder` as the candidate's user, with the same limits and nothing else.
     `folder` must belong to `candidate_uid()` when root calls.
     """
     # The shell counts memory in KiB and files in blocks of 512 bytes.
-    limits = f"ulimit -v {memory_mib << 10}; ulimit -f {file_mib << 11}; ulimit -c 0; ulimit -t 300"
+    limits = f"ulimit -v {memory_mib << 10}; ulimit -f {file_mib << 11}; ulimit -c 0; "
+    # Soft below hard: a limit is then told from a kill by somebody.
+    limits += f"ulimit -S -t {CPU_LIMIT_S}; ulimit -H -t {CPU_LIMIT_S + 5}"
     words = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *command]
     read_end, write_end = os.pipe()
     began = time.monotonic()
     try:
         with os.fdopen(write_end, "wb") as sink:
-            child = _start_tool(words, folder, sink)
+            child = _start_tool(words, folder, sink, sees)
         text, ended_by = sandbox.collect(read_end, began + limit_s, sandbox.TEXT_LIMIT_BYTES)
     finally:
         os.close(read_end)
@@ -54,14 +60,18 @@ def run(
     )
 
 
-def _start_tool(words: Sequence[str], folder: Path, sink: IO[bytes]) -> sandbox.Child:
+def _start_tool(
+    words: Sequence[str], folder: Path, sink: IO[bytes], sees: Sequence[str]
+) -> sandbox.Child:
     found = sandbox.bubblewrap()
     keep: list[int] = []
     where = str(folder)
     with ExitStack() as stack:
         if found is not None:
             where = "/"
-            wall = [found, *sandbox.walls(with_proc=False), "--ro-bind", "/usr", "/usr"]
+            wall = [found, *sandbox.walls(with_proc=False)]
+            for name in (f"/usr/{part}" for part in sees):
+                wall += ["--ro-bind-try", name, name]
             wall += ["--tmpfs", "/tmp"]  # noqa: S108 - inside the walls, empty and private
             wall += ["--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
             wall += ["--dev", "/dev", "--symlink", "usr/bin", "/bin"]

@@ -13,6 +13,7 @@ import pytest
 from kernelgen.attacks.suite import folder
 from kernelgen.judge import elf, intake, sandbox, screen, symbols
 from kernelgen.judge.session import Refusal
+from kernelgen.judge.terms import WRITTEN
 from kernelgen.targets.cpu import compile_shared
 
 PRELUDE = (folder() / "kernel.h").read_text()
@@ -94,6 +95,8 @@ def test_text_that_asks_for_more_than_code(text: str, reason: str) -> None:
     with pytest.raises(Refusal) as caught:
         screen.check_text(text)
     assert caught.value.reason == reason
+    with pytest.raises(Refusal):
+        screen.check_text(text, WRITTEN)
 
 
 @pytest.mark.parametrize(
