@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kernelgen.emit.matrix import RELEASE, Unit
 from kernelgen.emit.values import BYTES, C_TYPE, Values
 from kernelgen.emit.vocabulary import fill
 from kernelgen.schedule.schedule import ScheduleError
@@ -26,6 +27,7 @@ from kernelgen.tile.ir import (
     If,
     Kernel,
     Load,
+    Name,
     Op,
     Prefetch,
     Stmt,
@@ -144,6 +146,7 @@ class Writer(Values):
 
     def _program(self, block: tuple[Stmt, ...], *roles: str) -> str:
         self._out, self._scope = [], Scope(self.kernel)
+        self._unit = Unit(self.kernel, block)
         used = {load.buffer for load in _touched(block)}
         place_of = {"input": "arg_in", "weight": "arg_weight", "output": "arg_out"}
         count: dict[str, int] = {}
@@ -181,34 +184,46 @@ class Writer(Values):
     # ---- statements ----------------------------------------------------------------------------
 
     def _block(self, block: tuple[Stmt, ...]) -> None:
-        for statement in block:
-            match statement:
-                case Assign(name, value):
-                    self._assign(name, value)
-                case Store(target, value):
-                    self._store(target, value)
-                case For(var, start, stop, step, body, parallel, unroll):
-                    if unroll > 1:
-                        self._line(f"#pragma GCC unroll {unroll}")
-                    if parallel:
-                        self._line("/* Turns are independent of each other. */")
-                    first, last = self._scalar(start), self._scalar(stop)
-                    turn = f"{var}++" if step == 1 else f"{var} += {step}"
-                    with self._braces(f"for (int64_t {var} = {first}; {var} < {last}; {turn})"):
-                        self._scope.enter(var, parallel=parallel)
-                        self._block(body)
-                        self._scope.leave()
-                case If(test, then, other):
-                    with self._braces(f"if ({self._scalar(test)})"):
-                        self._branch(then)
-                    if other:
-                        with self._braces("else"):
-                            self._branch(other)
-                case Check(test, code):
-                    self._line(f"if (!({self._scalar(test)})) return {code};")
-                case Prefetch(target):
-                    pointer, _, _ = self._address(target, "0", "0", 1)
-                    self._line(f"__builtin_prefetch({pointer}, 0, 2);")
+        first, last = self._unit.span(block) or (-1, -1)
+        for at, statement in enumerate(block):
+            if at == first:
+                for line in self._unit.configure():
+                    self._line(line)
+            self._statement(statement)
+            if at == last:
+                self._line(self._unit.release())
+
+    def _statement(self, statement: Stmt) -> None:
+        match statement:
+            case Assign(name, value):
+                self._assign(name, value)
+            case Store(target, value):
+                self._store(target, value)
+            case For(var, start, stop, step, body, parallel, unroll):
+                if unroll > 1:
+                    self._line(f"#pragma GCC unroll {unroll}")
+                if parallel:
+                    self._line("/* Turns are independent of each other. */")
+                first, last = self._scalar(start), self._scalar(stop)
+                turn = f"{var}++" if step == 1 else f"{var} += {step}"
+                with self._braces(f"for (int64_t {var} = {first}; {var} < {last}; {turn})"):
+                    self._scope.enter(var, parallel=parallel)
+                    self._block(body)
+                    self._scope.leave()
+            case If(test, then, other):
+                with self._braces(f"if ({self._scalar(test)})"):
+                    self._branch(then)
+                if other:
+                    with self._braces("else"):
+                        self._branch(other)
+            case Check(test, code):
+                leave = f"return {code};"
+                if self._unit.in_use:
+                    leave = f"{{ {RELEASE} {leave} }}"
+                self._line(f"if (!({self._scalar(test)})) {leave}")
+            case Prefetch(target):
+                pointer, _, _ = self._address(target, "0", "0", 1)
+                self._line(f"__builtin_prefetch({pointer}, 0, 2);")
 
     def _branch(self, block: tuple[Stmt, ...]) -> None:
         self._scope.enter()
@@ -218,6 +233,10 @@ class Writer(Values):
     def _assign(self, name: str, value: Expr) -> None:
         kind = self._scope.infer(value)
         kind = Type(kind.dtype, kind.shape)
+        if name in self._unit.names:
+            self._scope.assign(name, kind)
+            self._line(self._tile(name, value))
+            return
         if self._scope.assign(name, kind):
             self._line(f"{self._declared(kind)} {name}{self._sizes(kind)};")
         if isinstance(value, Op) and WORDS[value.word].kind == "reduce":
@@ -274,6 +293,9 @@ class Writer(Values):
                 self._line(f"transpose_{v}(all_{name}, {name});")
 
     def _store(self, target: Load, value: Expr) -> None:
+        if isinstance(value, Name) and value.name in self._unit.names:
+            self._line(f"MATRIX_STORE({self._in_unit(value.name)}, {self._tile_place(target)});")
+            return
         kind = place(target, self._scope)
         lanes = self._chunk(kind)
         with self._each(kind) as (r, c):

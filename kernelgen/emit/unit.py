@@ -11,6 +11,7 @@ from kernelgen import sketches
 from kernelgen.emit.attention import attention
 from kernelgen.emit.c import Writer, describe
 from kernelgen.emit.gemm import gemm
+from kernelgen.emit.matrix import flags_of, matrix_words
 from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
 from kernelgen.emit.rows import embed, pool
 from kernelgen.emit.turns import turns
@@ -141,6 +142,7 @@ def _tile_source(kernel: Kernel, schedule: Schedule, prefix: str) -> str:
         "buffers": describe(kernel),
     }
     words_used = vocabulary(writer.lanes, dot4=writer.quads) + turns(writer.turns)
+    words_used += matrix_words(writer.matrix)
     return "".join(
         (fill(_BANNER, values), words_used, fill(_BUFFERS, values), text, fill(_UNIT, values))
     )
@@ -156,4 +158,6 @@ def flags(machine: Machine, schedule: Schedule) -> tuple[str, ...]:
     vector = schedule.as_dict.get("vector", 8)
     if not isinstance(vector, int):
         raise ScheduleError(f"{schedule.operator}: axis vector holds {vector!r}, wanted a number")
-    return ("-O3", "-fno-math-errno", "-fno-trapping-math", *isa_flags(machine.isa, vector))
+    level = isa_flags(machine.isa, vector)
+    unit = flags_of(machine.isa) if uses_tiles([schedule]) else ()
+    return ("-O3", "-fno-math-errno", "-fno-trapping-math", *level, *unit)

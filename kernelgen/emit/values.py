@@ -5,11 +5,13 @@ In: an expression, a row, the number of a vector, its lanes. Out: C text. Never 
 
 from __future__ import annotations
 
+from kernelgen.emit.matrix import Unit
 from kernelgen.emit.part import c_float
 from kernelgen.emit.turns import Turn
 from kernelgen.schedule.schedule import ScheduleError
 from kernelgen.tile.check import Scope, Type, place
 from kernelgen.tile.ir import Const, Expr, Fill, Kernel, Load, Name, Op, Span
+from kernelgen.tile.text import show
 from kernelgen.tile.words import WORDS
 
 C_TYPE = {"f32": "float", "i32": "int32_t", "i64": "int64_t", "i8": "int8_t", "u8": "uint8_t"}
@@ -36,12 +38,12 @@ _CALLS = {
     "minimum": "min",
     "select": "pick",
     **dict.fromkeys(("abs", "sqrt", "round", "exp", "exp_below", "log"), ""),
-    **dict.fromkeys(("tanh", "sigmoid", "gelu", "bits"), ""),
+    **dict.fromkeys(("tanh", "sigmoid", "gelu", "bits", "from_bits"), ""),
 }
 
 
 class Values:
-    """Writes values. `lanes`, `quads` and `turns` collect what the vocabulary needs."""
+    """Writes values. `lanes`, `quads`, `turns` and `matrix` collect what the vocabulary needs."""
 
     def __init__(self, kernel: Kernel, vector: int) -> None:
         self.kernel = kernel
@@ -49,7 +51,9 @@ class Values:
         self.lanes: set[int] = {vector}
         self.quads: set[int] = set()
         self.turns: set[Turn] = set()
+        self.matrix: set[str] = set()
         self._scope = Scope(kernel)
+        self._unit = Unit(kernel, ())
 
     def _chunk(self, kind: Type) -> int:
         """Lanes of the vectors that hold a tile; 1 when it is made of single numbers."""
@@ -104,6 +108,10 @@ class Values:
         match expr:
             case Const(value):
                 return _number(value, dtype)
+            case Name(name) if name in self._unit.names:
+                raise ScheduleError(
+                    f"{self.kernel.name}: {name} is in the matrix unit: store it first"
+                )
             case Name(name):
                 found = self._scope.find(name)
                 assert found is not None, name  # noqa: S101 - check() has seen every name
@@ -154,6 +162,43 @@ class Values:
                 continue
             terms.append(f"({start}) * {step}" if step else start)
         return f"{load.buffer} + {' + '.join(terms)}" if terms else load.buffer, stride, limit
+
+    # ---- the matrix unit -----------------------------------------------------------------------
+
+    def _in_unit(self, name: str) -> int:
+        """The register that holds `name`."""
+        kind = self._scope.infer(Name(name))
+        return self._unit.number(name, kind.rows, kind.lanes * BYTES[kind.dtype])
+
+    def _tile(self, name: str, value: Expr) -> str:
+        """The statement that assigns `value` to a name in the matrix unit."""
+        match value:
+            case Fill(Const(number), _, _) if number == 0 and not str(number).startswith("-"):
+                return f"MATRIX_ZERO({self._in_unit(name)});"
+            case Load():
+                return f"MATRIX_LOAD({self._in_unit(name)}, {self._tile_place(value)});"
+            case Op(word, (Name(acc), Name(a), Name(w))) if acc == name:
+                self.matrix.add(word)
+                signs = "BF16" if word == "dot_bf16" else self._scope.infer(Name(a)).dtype.upper()
+                tiles = ", ".join(str(self._in_unit(one)) for one in (acc, a, w))
+                return f"MATRIX_DOT_{signs}({tiles});"
+        raise ScheduleError(
+            f"{self.kernel.name}: {name} is in the matrix unit: got {show(value)}, wanted a load, "
+            f"a fill of 0, or a matrix word on {name} itself and two names; store it first"
+        )
+
+    def _tile_place(self, load: Load) -> str:
+        """Pointer and bytes from row to row of a place that the unit reads or writes."""
+        pointer, stride, limit = self._address(load, "0", "0", 1)
+        if stride != "1" or limit is not None:
+            raise ScheduleError(
+                f"{self.kernel.name}: {show(load)}: the matrix unit wants whole rows, one after "
+                "another in the last axis"
+            )
+        buffer = self.kernel.buffer(load.buffer)
+        first = next(axis for axis, at in enumerate(load.index) if isinstance(at, Span))
+        row = " * ".join(f"({self._scalar(size)})" for size in buffer.shape[first + 1 :])
+        return f"{pointer}, {row} * {BYTES[buffer.dtype]}"
 
     def _word(self, expr: Op, word: str, args: tuple[Expr, ...], r: str, c: str, lanes: int) -> str:
         kind = self._scope.infer(expr)

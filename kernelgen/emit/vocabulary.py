@@ -44,6 +44,7 @@ WORD float abs_f32(float x) { return __builtin_fabsf(x); }
 WORD float sqrt_f32(float x) { return __builtin_sqrtf(x); }
 WORD float round_f32(float x) { return (x + 12582912.0f) - 12582912.0f; }
 WORD int32_t bits_f32(float x) { return ((i32x4)splat_f32x4(x))[0]; }
+WORD float from_bits_i32(int32_t x) { return ((f32x4)splat_i32x4(x))[0]; }
 WORD float exp_below_f32(float x) { return exp_below_f32x4(splat_f32x4(x))[0]; }
 WORD float exp_f32(float x) { return exp_f32x4(splat_f32x4(x))[0]; }
 WORD float log_f32(float x) { return log_f32x4(splat_f32x4(x))[0]; }
@@ -101,6 +102,7 @@ WORD f32x${v} sqrt_f32x${v}(f32x${v} x) {
 WORD f32x${v} swap_f32x${v}(f32x${v} x) { return __builtin_shufflevector(x, x, ${swap}); }
 WORD i32x${v} swap_i32x${v}(i32x${v} x) { return __builtin_shufflevector(x, x, ${swap}); }
 WORD i32x${v} bits_f32x${v}(f32x${v} x) { return (i32x${v})x; }
+WORD f32x${v} from_bits_i32x${v}(i32x${v} x) { return (f32x${v})x; }
 WORD f32x${v} round_f32x${v}(f32x${v} x) { return (x + 12582912.0f) - 12582912.0f; }
 
 /* Over the lanes, by halves: the order is fixed, so results repeat bit for bit. */

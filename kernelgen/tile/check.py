@@ -32,10 +32,14 @@ from kernelgen.tile.ir import (
     Store,
     TileError,
 )
+from kernelgen.tile.matrix import misfit
 from kernelgen.tile.words import WORDS, Word
 
 MOST_LANES = 256
 MOST_ROWS = 64
+ALONE = ("reduce", "turn", "matrix")
+"""Kinds of words whose result needs a name before anything else is done with it."""
+_OWN_NAME = "a sum, max, min, turn or matrix product needs a name of its own"
 
 
 @dataclass(frozen=True)
@@ -199,7 +203,12 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
         return Type(word.name, kinds[0].shape)  # type: ignore[arg-type]
     if word.kind == "bits":
         _wanted(where, word, kinds)
-        return Type("i32", kinds[0].shape)
+        return Type("i32" if word.name == "bits" else "f32", kinds[0].shape)
+    if word.kind == "matrix":
+        reason = misfit(word.name, *((kind.dtype, kind.shape) for kind in kinds))
+        if reason is not None:
+            raise TileError(f"{where}: {reason}")
+        return kinds[0]
     if word.kind == "reduce":
         _wanted(where, word, kinds)
         rows, lanes = kinds[0].shape[:-1], kinds[0].shape
@@ -309,10 +318,10 @@ def _block(
             case Assign(target, value):
                 _reads(scope, value, reads)
                 kind = scope.infer(value)
-                if isinstance(value, Op) and WORDS[value.word].kind in ("reduce", "turn"):
+                if isinstance(value, Op) and WORDS[value.word].kind in ALONE:
                     pass
                 elif _has_reduce(value):
-                    raise TileError(f"{name}: {target}: a sum, max or min needs a name of its own")
+                    raise TileError(f"{name}: {target}: {_OWN_NAME}")
                 scope.assign(target, replace(kind, weak=False))
             case Store(target, value):
                 _reads(scope, value, reads)
@@ -320,7 +329,7 @@ def _block(
                     raise TileError(f"{name}: {target.buffer} cannot be written here")
                 want, kind = place(target, scope), scope.infer(value)
                 if _has_reduce(value):
-                    raise TileError(f"{name}: a sum, max or min needs a name of its own")
+                    raise TileError(f"{name}: {target.buffer}: {_OWN_NAME}")
                 if kind.dtype != want.dtype and not (
                     kind.weak and not (kind.dtype == "f32" and want.dtype != "f32")
                 ):
@@ -389,7 +398,7 @@ def loads(expr: Expr) -> Iterable[Load]:
 def _has_reduce(expr: Expr) -> bool:
     match expr:
         case Op(word, args):
-            return WORDS[word].kind in ("reduce", "turn") or any(map(_has_reduce, args))
+            return WORDS[word].kind in ALONE or any(map(_has_reduce, args))
         case Fill(value, _, _):
             return _has_reduce(value)
     return False

@@ -10,11 +10,13 @@ A word works lane by lane unless its kind says otherwise:
     reduce    along the lanes: (rows, n) -> (rows, 1), (n,) -> ()
     shuffle   moves lanes: even, odd: (2n,) -> (n,); zip: (n,), (n,) -> (2n,); swap: the two
               of every pair change places
-    bits      f32 -> i32, the same 32 bits
+    bits      the same 32 bits: bits: f32 -> i32; from_bits: i32 -> f32
     turn      row_sums: (rows, n) -> (rows,), side by side; transpose: (rows, n) -> (n, rows)
     dot4      i32 (rows, n), u8 (rows, 4), i8 (4n,): adds sums of four products, exact in int32;
               dot4_low, dot4_high: w is u8, and the low or the high half of each byte counts; a
               may be i8 too
+    matrix    (rows, 16), (rows, k), (k, 16), at most 16 rows and k: adds a product of small
+              matrices; see `kernelgen.tile.matrix` for what an element holds
     lane      `lane(n)`: i32 (n,) holding 0 .. n - 1
 """
 
@@ -28,8 +30,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from kernelgen.tile.matrix import dot_bf16, dot_i8
+
 Array = npt.NDArray[Any]
-Kind = Literal["lanes", "compare", "cast", "reduce", "shuffle", "turn", "bits", "dot4", "lane"]
+Kind = Literal[
+    "lanes", "compare", "cast", "reduce", "shuffle", "turn", "bits", "dot4", "matrix", "lane"
+]
 
 FLOATS = ("f32",)
 INTEGERS = ("i32", "i64", "i8", "u8")
@@ -153,9 +159,12 @@ _ALL = (
     Word("zip", "shuffle", 2, ("f32", "i32"), _zip),
     Word("swap", "shuffle", 1, ("f32", "i32"), _swap),
     Word("bits", "bits", 1, FLOATS, lambda x: np.asarray(x).view(np.int32)[()]),
+    Word("from_bits", "bits", 1, ("i32",), lambda x: np.asarray(x).view(np.float32)[()]),
     Word("dot4", "dot4", 3, ("i32", "u8", "i8"), _dot4),
     Word("dot4_low", "dot4", 3, ("i32", "u8", "u8"), _dot4_low),
     Word("dot4_high", "dot4", 3, ("i32", "u8", "u8"), _dot4_high),
+    Word("dot_bf16", "matrix", 3, ("f32", "i32", "i32"), dot_bf16),
+    Word("dot_i8", "matrix", 3, ("i32", "u8", "i8"), dot_i8),
     Word("lane", "lane", 1, ("i64",), lambda n: np.arange(int(n), dtype=np.int32)),
 )
 
