@@ -1,7 +1,8 @@
-"""Rules for every test: nothing leaves this machine.
+"""Rules for every test: nothing leaves this machine, and nothing is timed beside another test.
 
 The network guard refuses any connection that is not to loopback or a local socket, so that a test
-that would pass only with internet access fails here first.
+that would pass only with internet access fails here first. How `-n 2` divides the tests is said in
+side_by_side.py.
 """
 
 import ipaddress
@@ -9,9 +10,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.side_by_side import SideBySide
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Models are fetched once by the test set-up (make models); tests read them and never download.
@@ -34,6 +38,34 @@ def _check(address: Any) -> None:
         loopback = False
     if not loopback:
         raise NetworkForbiddenError(f"connection to {host!r}: tests may only use loopback")
+
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide":
+    from tests.side_by_side import SideBySide
+
+    return SideBySide(config, log)
+
+
+def pytest_sessionstart() -> None:
+    if WORKER is not None:
+        from tests.side_by_side import keep_off_the_first_core
+
+        keep_off_the_first_core(WORKER)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_clock_beside_others() -> Iterator[None]:
+    if WORKER is None:
+        yield
+        return
+    from tests.side_by_side import no_clock
+
+    with no_clock(WORKER):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

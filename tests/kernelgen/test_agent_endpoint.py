@@ -173,7 +173,9 @@ def test_a_busy_server_is_asked_again(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [says(f"your key is {KEY}"), send(f"bad key {KEY}".encode(), 401)], ids=str
+    "script",
+    [says(f"your key is {KEY}"), send(f"bad key {KEY}".encode(), 401)],
+    ids=["in an answer", "in an error"],
 )
 def test_a_key_that_a_server_sends_back_is_taken_out(server: Server, script: Script) -> None:
     server.scripts = [script]
