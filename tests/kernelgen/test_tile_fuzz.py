@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tile_programs import COLUMNS, kernels
 
 from kernelgen.emit.c import Writer
+from kernelgen.emit.matrix import flags_of, matrix_words
 from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.machine import describe, isa_flags
 from kernelgen.schedule import ScheduleError
@@ -132,11 +133,19 @@ def run_in_child(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
-@given(data=st.data(), seed=st.integers(0, 2**32 - 1), width=st.sampled_from(WIDTHS))
-def test_interpreter_and_compiled_code_agree(data: st.DataObject, seed: int, width: int) -> None:
+@given(
+    data=st.data(),
+    seed=st.integers(0, 2**32 - 1),
+    width=st.sampled_from(WIDTHS),
+    unit=st.sampled_from([(), flags_of(HERE.isa)]),
+)
+def test_interpreter_and_compiled_code_agree(
+    data: st.DataObject, seed: int, width: int, unit: tuple[str, ...]
+) -> None:
     passed: list[tuple[Kernel, dict[str, np.ndarray], int, int, dict[str, np.ndarray]]] = []
     writers: list[str] = []
     lanes: set[int] = set()
+    matrix: set[str] = set()
     for number in range(TOGETHER):
         kernel = data.draw(kernels(f"fuzz{number}"))
         m = data.draw(st.integers(1, 9))
@@ -150,6 +159,8 @@ def test_interpreter_and_compiled_code_agree(data: st.DataObject, seed: int, wid
             SEEN[getattr(reason, "kind", type(reason).__name__)] += 1
             continue
         lanes |= writer.lanes
+        matrix |= writer.matrix
+        SEEN["in the matrix unit"] += bool(writer.matrix)
         writers.append(source + _ENTRY % {"n": len(passed)})
         passed.append((kernel, given, m, result.code, result.outputs))
         SEEN["compared"] += 1
@@ -157,8 +168,8 @@ def test_interpreter_and_compiled_code_agree(data: st.DataObject, seed: int, wid
         return
     with TemporaryDirectory() as folder:
         outcome = compile_shared(
-            vocabulary(lanes) + "".join(writers),
-            ("-O2", "-fno-math-errno", *isa_flags(HERE.isa, width)),
+            vocabulary(lanes) + matrix_words(matrix) + "".join(writers),
+            ("-O2", "-fno-math-errno", *isa_flags(HERE.isa, width), *unit),
             Path(folder) / "fuzz.so",
         )
         assert outcome.path is not None, outcome.stderr
@@ -172,6 +183,7 @@ def test_interpreter_and_compiled_code_agree(data: st.DataObject, seed: int, wid
 @pytest.mark.slow
 def test_most_programs_were_compared_not_refused() -> None:
     """Runs after the fuzzing above; a generator that makes only refused programs shows nothing."""
-    total = sum(SEEN.values())
     print(dict(SEEN))
+    total = sum(SEEN.values()) - SEEN["in the matrix unit"]
     assert SEEN["compared"] > 0.2 * total > 0
+    assert SEEN["in the matrix unit"] > 0.1 * SEEN["compared"]

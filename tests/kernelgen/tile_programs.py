@@ -152,7 +152,9 @@ class Growing:
         return tuple(statements)
 
     def statement(self, depth: int) -> list[Stmt]:
-        kind = self.draw(st.integers(0, 9))
+        kind = self.draw(st.integers(0, 10))
+        if kind == 10:
+            return self.product()
         dtype: Dtype = self.draw(st.sampled_from(("f32", "i32")))
         shape = self.draw(st.sampled_from(SHAPES))
         if kind <= 2:
@@ -185,6 +187,62 @@ class Growing:
             return [If(test, self.block(depth - 1, 3), other)]
         return [Check(Op("lt", (Load("xp", (Const(0),)), Const(5))), 9)] if kind == 9 else []
 
+    def product(self) -> list[Stmt]:
+        """Fills two private buffers and multiplies them in the matrix unit, a few times over."""
+        rows, k = (
+            int(self.draw(st.sampled_from((1, 3, 4)))),
+            int(self.draw(st.sampled_from((1, 2, 4)))),
+        )
+        floats = self.draw(st.booleans())
+        word, dtype = ("dot_bf16", "f32") if floats else ("dot_i8", "i32")
+        left, right = ("pa", "pw") if floats else (str(self.pick("pu", "ps")), "pb")
+        four = 1 if floats else 4
+        acc, a, w = (self.fresh(stem) for stem in ("acc", "a", "w"))
+        zero = Const(0.0) if floats else Const(0)
+        start: Expr = Fill(zero, "f32" if floats else "i32", (rows, 16))
+        if self.draw(st.booleans()):
+            start = Load("xf" if floats else "xi", self.square(rows))
+        dot = Assign(acc, Op(word, (Name(acc), Name(a), Name(w))))
+        again = For(
+            self.fresh("i"), Const(0), Name("m"), int(self.draw(st.sampled_from((1, 3)))), (dot,)
+        )
+        target = Load("yf" if dtype == "f32" else "yi", self.square(rows))
+        return [
+            self.filled(left, rows, floats),
+            self.filled(right, k, floats),
+            Assign(acc, start),
+            Assign(a, Load(left, (Span(Const(0), rows), Span(Const(0), four * k)))),
+            Assign(w, Load(right, (Span(Const(0), k), Span(Const(0), four * 16)))),
+            again if self.draw(st.booleans()) else dot,
+            Store(target, Name(acc)),
+        ]
+
+    def square(self, rows: int) -> tuple[Span, Span]:
+        start = self.draw(st.sampled_from([Const(0), Const(8)]))
+        return Span(self.row(rows), rows), Span(start, 16)
+
+    def filled(self, buffer: str, rows: int, floats: bool) -> For:
+        """Rows of pairs of bfloat16, or of bytes, out of the inputs."""
+        i = self.fresh("i")
+        at = Op("mod", (Name(i), Name("m")))
+        columns = [Span(Const(start), 16) for start in (0, 8)]
+        if floats:
+            low, high = (Op("bits", (Load("xf", (at, column)),)) for column in columns)
+            low = Op("bit_and", (Op("shr", (low, Const(16))), Const(65535)))
+            pair = Op("bit_or", (Op("bit_and", (high, Const(-65536))), low))
+            return For(
+                i, Const(0), Const(rows), 1, (Store(Load(buffer, (Name(i), columns[0])), pair),)
+            )
+        source = "xu" if buffer == "pu" else "xb"
+        stores = [
+            Store(
+                Load(buffer, (Name(i), Span(Const(16 * part), 16))),
+                Load(source, (at, columns[part % 2])),
+            )
+            for part in range(4)
+        ]
+        return For(i, Const(0), Const(rows), 1, tuple(stores))
+
     def loop(self, depth: int) -> For:
         axis = str(self.pick("m", "n"))
         var = self.fresh("i")
@@ -211,6 +269,11 @@ def kernels(draw: st.DrawFn, name: str) -> Kernel:
         Buffer("wf", "f32", (Const(COLUMNS),), "weight"),
         Buffer("w", "f32", (Const(COLUMNS),), "packed"),
         Buffer("u", "f32", (Const(COLUMNS),), "private"),
+        Buffer("pa", "i32", (Const(16), Const(16)), "private"),
+        Buffer("pw", "i32", (Const(16), Const(16)), "private"),
+        Buffer("pu", "u8", (Const(16), Const(64)), "private"),
+        Buffer("ps", "i8", (Const(16), Const(64)), "private"),
+        Buffer("pb", "i8", (Const(16), Const(64)), "private"),
         Buffer("yf", "f32", rows, "output"),
         Buffer("yi", "i32", rows, "output"),
     ]
