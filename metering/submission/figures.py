@@ -1,0 +1,169 @@
+"""Whether the figures of one detail log can all be true at once, and agree with its summary.
+
+In: a parsed detail log and the summary's text. Out: sentences about what cannot be. An edited
+result has to keep every one of these relations; LoadGen's own output keeps them by construction.
+No figure is taken from the summary. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+from typing import Any
+
+from metering.loadgen.detail_log import DetailLog
+
+# LoadGen prints six digits of a rate in the detail log and fewer in the summary.
+_RATE_TOLERANCE = Decimal("0.00001")
+_SUMMARY_TOLERANCE = Decimal("0.001")
+_CLOCK_MS = 2
+_POINTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
+_ESTIMATE = re.compile(r"Early stopping 90\.0th percentile estimate: ([0-9]+)")
+_STAMP = "%m-%d-%Y %H:%M:%S.%f"
+
+_STATISTICS = {
+    "Scenario": "effective_scenario",
+    "Mode": "effective_test_mode",
+    "Result is": "result_validity",
+    "Samples per second": "result_samples_per_second",
+    "Completed samples per second": "result_completed_samples_per_sec",
+    "90.0th percentile latency (ns)": "result_90.00_percentile_latency_ns",
+    "QPS w/ loadgen overhead": "result_qps_with_loadgen_overhead",
+    "QPS w/o loadgen overhead": "result_qps_without_loadgen_overhead",
+    "* Early stopping 90.0th percentile estimate": "early_stopping_latency_ss",
+    "Min latency (ns)": "result_min_latency_ns",
+    "Max latency (ns)": "result_max_latency_ns",
+    "Mean latency (ns)": "result_mean_latency_ns",
+    **{f"{point} percentile latency (ns)": f"result_{point}_percentile_latency_ns"
+       for point in _POINTS},
+}  # fmt: skip
+_SETTINGS = {
+    **{
+        name: f"effective_{name}"
+        for name in (
+            "samples_per_query",
+            "target_qps",
+            "max_async_queries",
+            "min_query_count",
+            "max_query_count",
+            "qsl_rng_seed",
+            "sample_index_rng_seed",
+            "schedule_rng_seed",
+            "accuracy_log_probability",
+            "performance_sample_count",
+            "accuracy_sample_count",
+        )
+    },
+    "min_duration (ms)": "effective_min_duration_ms",
+    "max_duration (ms)": "effective_max_duration_ms",
+}
+
+
+def impossible(log: DetailLog) -> list[str]:
+    """Relations a performance run's figures break; empty when all hold."""
+    try:
+        return list(_broken(log.values))
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        return [f"a figure is missing or is no number ({error!r})"]
+
+
+def _broken(values: Mapping[str, Any]) -> Iterable[str]:
+    least, most, mean = (
+        int(values[f"result_{name}_latency_ns"]) for name in ("min", "max", "mean")
+    )
+    points = [int(values[f"result_{point}_percentile_latency_ns"]) for point in _POINTS]
+    if not all(left <= right for left, right in pairwise([1, least, *points, most])):
+        yield "latency percentiles are not in order"
+    if not least <= mean <= most:
+        yield f"mean latency {mean} ns is not between the least and the longest"
+    span_ms = _span_ms(values)
+    if most > (span_ms + _CLOCK_MS) * 10**6:
+        yield f"a latency of {most} ns in a test that took {span_ms} ms by its own clock"
+    if span_ms + _CLOCK_MS < int(values["effective_min_duration_ms"]):
+        yield (
+            f"the test took {span_ms} ms by its own clock, its settings want at least "
+            f"{values['effective_min_duration_ms']} ms"
+        )
+    scenario = values["effective_scenario"]
+    if scenario == "Offline":
+        count = int(values["result_query_count"]) * int(values["generated_samples_per_query"])
+        rate, implied = Decimal(values["result_samples_per_second"]), Decimal(count * 10**9) / most
+        if abs(rate - implied) > _RATE_TOLERANCE * implied:
+            yield (
+                f"result_samples_per_second {rate} does not follow from {count} samples in "
+                f"{most} ns, which is {implied:.6g}"
+            )
+    elif scenario == "SingleStream":
+        yield from _single_stream(values, mean, most, span_ms)
+
+
+def _single_stream(values: Mapping[str, Any], mean: int, most: int, span_ms: int) -> Iterable[str]:
+    result, ninety = (
+        int(values[name])
+        for name in ("early_stopping_latency_ss", "result_90.00_percentile_latency_ns")
+    )
+    if not ninety <= result <= most:
+        yield f"early_stopping_latency_ss {result} is not between the 90th percentile and the most"
+    said = _ESTIMATE.search(str(values["early_stopping_result"]))
+    if said is None or int(said[1]) != result:
+        yield "early_stopping_latency_ss is not the estimate that early_stopping_result tells"
+    without = Decimal(values["result_qps_without_loadgen_overhead"])
+    if abs(without * mean / 10**9 - 1) > 2 * _RATE_TOLERANCE:
+        yield f"result_qps_without_loadgen_overhead {without} does not follow from the mean latency"
+    rate, count = Decimal(values["result_qps_with_loadgen_overhead"]), values["result_query_count"]
+    if rate > without * (1 + _RATE_TOLERANCE):
+        yield "more queries per second with LoadGen's own time than without it"
+    if Decimal(count) / rate * 1000 > span_ms + _CLOCK_MS + Decimal(mean) / 10**6:
+        yield f"{count} queries at {rate} a second took longer than the test's {span_ms} ms"
+
+
+def _span_ms(values: Mapping[str, Any]) -> int:
+    """Milliseconds from ``power_begin`` to ``power_end``; both are one machine's clock, no zone."""
+    begin, end = (
+        datetime.strptime(str(values[name]), _STAMP)  # noqa: DTZ007 (LoadGen writes no zone)
+        for name in ("power_begin", "power_end")
+    )
+    return round((end - begin).total_seconds() * 1000)
+
+
+def disagreements(log: DetailLog, summary: bytes) -> list[str]:
+    """Lines of the summary that say something else than the detail log."""
+    text = summary.decode("utf-8", "replace")
+    told: dict[str, str] = {}
+    found = []
+    for line in text.splitlines():
+        label, colon, value = line.partition(":")
+        label = label.strip()
+        if not colon or label not in _STATISTICS | _SETTINGS:
+            continue
+        if label in told:
+            found.append(f"says {label!r} twice")
+        told[label] = value.strip()
+    for label, value in told.items():
+        key = (_STATISTICS | _SETTINGS)[label]
+        wanted = log.values.get(key)
+        if wanted is None or not _same(value, wanted):
+            found.append(f"{label}: got {value}, the detail log has {key} {wanted}")
+    missing = sorted(set(_SETTINGS) - set(told)) + [
+        label
+        for label in ("Scenario", "Mode", "Result is", "Mean latency (ns)")
+        if label not in told
+    ]
+    found += [f"{label}: missing" for label in missing]
+    if not text.rstrip().endswith("No errors encountered during test."):
+        found.append("does not end with LoadGen's word that there were no errors")
+    return found
+
+
+def _same(told: str, wanted: object) -> bool:
+    if told == str(wanted):
+        return True
+    try:
+        left, right = Decimal(told), Decimal(str(wanted))
+    except InvalidOperation:
+        return False
+    exact = "." not in told + str(wanted) and "e" not in told + str(wanted)
+    return left == right if exact else abs(left - right) <= _SUMMARY_TOLERANCE * abs(right)
