@@ -254,7 +254,7 @@ def matrix_words(used: Iterable[str]) -> str:
     words = sorted(set(used))
     if not words:
         return ""
-    known = " && ".join(f"defined({macro})" for macro in ("__AMX_MATRIX__", *map(_macro, words)))
+    known = " && ".join(f"defined({macro})" for macro in ("__AMX_TILE__", *map(_macro, words)))
     parts = [Template(_HEAD).substitute(known=known)]
     parts += [_DOTS[word] for word in words]
     return "".join((*parts, _PLAIN, *(_PLAIN_DOTS[word] for word in words), "#endif\n"))

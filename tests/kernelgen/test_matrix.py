@@ -15,6 +15,7 @@ import pytest
 from kernelgen.emit.c import Writer
 from kernelgen.emit.matrix import flags_of, matrix_words
 from kernelgen.emit.vocabulary import vocabulary
+from kernelgen.judge import claims
 from kernelgen.machine import describe, isa_flags
 from kernelgen.schedule import ScheduleError
 from kernelgen.targets.cpu import compile_shared
@@ -81,6 +82,11 @@ def library(way: str) -> ctypes.CDLL:
         source = vocabulary(lanes) + matrix_words(used) + bodies
         outcome = compile_shared(source, options, Path(folder) / "matrix.so")
         assert outcome.path is not None, outcome.stderr
+        # A unit that is not used would agree with its twin for a poor reason.
+        unit = {"amx_tile", "amx_bf16", "amx_int8"} & claims.used(outcome.path)
+        assert unit == (
+            set(HERE.isa) & {"amx_tile", "amx_bf16", "amx_int8"} if way == "unit" else set()
+        )
         return ctypes.CDLL(str(outcome.path))
 
 
