@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 
 from kernelgen.emit.matrix import RELEASE, Unit
 from kernelgen.emit.values import BYTES, C_TYPE, Values
@@ -22,6 +23,7 @@ from kernelgen.tile.ir import (
     Assign,
     Buffer,
     Check,
+    Const,
     Expr,
     For,
     If,
@@ -141,7 +143,10 @@ class Writer(Values):
 
     def _floats(self, buffer: Buffer) -> str:
         """Size in floats, rounded up to 16 so that everything begins on a cache line."""
-        count = " * ".join(f"({self._scalar(size)})" for size in buffer.shape) or "1"
+        known = [size.value for size in buffer.shape if isinstance(size, Const)]
+        if len(known) == len(buffer.shape):
+            return str(-(-int(prod(known)) * BYTES[buffer.dtype] // 64) * 16)
+        count = " * ".join(f"({self._scalar(size)})" for size in buffer.shape)
         return f"(({count}) * {BYTES[buffer.dtype]} + 63) / 64 * 16"
 
     def _program(self, block: tuple[Stmt, ...], *roles: str) -> str:

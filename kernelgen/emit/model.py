@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelgen.emit.part import BAD_ALIGNMENT, fill
-from kernelgen.emit.unit import part, prefix_of, uses_tiles, words
-from kernelgen.emit.vectors import prelude
+from kernelgen.emit.unit import Section, prefix_of, section, words_of
 from kernelgen.graph.memory import Plan, plan
 from kernelgen.graph.types import Graph, Step
 from kernelgen.schedule.schedule import Schedule, ScheduleError
@@ -85,7 +84,8 @@ ${calls}
 _ALONE = """
   { /* ${label}: ${operator} */
     const void *const args[] = {${args}};
-    rc = ${p}_run(args, ${out}, dim, w${index}, inner);
+    void *const outs[] = {${out}};
+    rc = ${p}_run(args, ${outs}, dim, w${index}, inner);
     if (rc) return rc;
   }
 """
@@ -103,7 +103,8 @@ ${body}    }
 _CHAINED = """\
       { /* ${label}: ${operator} */
         const void *const args[] = {${args}};
-        rc = ${p}_run(args, ${out}, m, w${index}, inner);
+        void *const outs[] = {${out}};
+        rc = ${p}_run(args, ${outs}, m, w${index}, inner);
         if (rc) return rc;
       }
 """
@@ -119,21 +120,19 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
         if name not in schedules:
             raise ScheduleError(f"schedules: {name!r} is missing, got {sorted(schedules)}")
     used = [schedules[name] for name in graph.operators]
-    parts = [
-        part(operator, schedules[name], prefix_of(operator))
-        for name, operator in graph.operators.items()
-    ]
+    sections = {
+        name: section(operator, schedules[name]) for name, operator in graph.operators.items()
+    }
     layout = plan(graph)
     rows = schedules[MODEL].number("rows")
     replay = "\n".join(f"     {item.text()}" for item in (*used, schedules[MODEL]))
     banner = {
         "steps": len(graph.steps),
-        "kinds": len(parts),
+        "kinds": len(sections),
         "sha256": graph.model_sha256,
         "hidden": graph.hidden,
         "replay": replay,
     }
-    vectors = [width for item in parts for width in item.vectors]
     values: dict[str, object] = {
         "bad_alignment": BAD_ALIGNMENT,
         "whole": layout.whole_width,
@@ -143,13 +142,13 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
         "packing": _packing(graph),
         "inner_sizes": _inner_sizes(graph),
         "pointers": _pointers(graph),
-        "calls": _calls(graph, layout, rows),
+        "calls": _calls(graph, layout, rows, sections),
     }
     return "".join(
         (
             fill(_BANNER, banner),
-            prelude(vectors, words(used, "exp"), words(used, "gelu"), tiles=uses_tiles(used)),
-            *(item.text for item in parts),
+            words_of(list(sections.values())),
+            *(item.text for item in sections.values()),
             fill(_MODEL, values),
         )
     )
@@ -192,7 +191,7 @@ def _pointers(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _calls(graph: Graph, layout: Plan, rows: int) -> str:
+def _calls(graph: Graph, layout: Plan, rows: int, sections: Mapping[str, Section]) -> str:
     text = []
     place = {step.label: index for index, step in enumerate(graph.steps)}
     final = graph.steps[-1].output
@@ -220,6 +219,7 @@ def _calls(graph: Graph, layout: Plan, rows: int) -> str:
                     "args": ", ".join(at(value, chained) for value in step.inputs),
                     "p": _name(step),
                     "out": at(step.output, chained),
+                    "outs": "outs" if sections[step.operator.name].outputs else "outs[0]",
                     "index": place[step.label],
                 },
             )

@@ -1,10 +1,13 @@
 """One operator, one schedule, one C file behind the judged interface.
 
-In: operator and schedule. Out: C text and flags. Never here: a compiler call.
+In: operator and schedule. Out: C text and flags; a `Section`, which is one operator's share of a
+file that holds several. Never here: a compiler call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from kernelgen import sketches
@@ -21,15 +24,15 @@ from kernelgen.machine import Machine, isa_flags
 from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, MeanPool, Operator
 from kernelgen.schedule.schedule import Schedule, ScheduleError
 from kernelgen.sketches.sketch import fitted
-from kernelgen.tile.ir import Kernel
 
 _BANNER = """\
 /* Generated kernel. Operator ${name}.
    Replay: ${schedule} */
 """
 
-_BUFFERS = """
+_SECTION = """
 /* ---- ${name} ----
+     schedule ${schedule}
 ${buffers} */
 """
 
@@ -98,54 +101,77 @@ def uses_tiles(schedules: list[Schedule]) -> bool:
     return any(schedule.as_dict.get("tiles", 0) != 0 for schedule in schedules)
 
 
+@dataclass(frozen=True)
+class Section:
+    """`text` defines the four functions of `prefix`; `writer` knows the words that a tile program
+    used, `part` those of a template. `outputs`: whether `P_run` takes all outputs or the first.
+    """
+
+    schedule: Schedule
+    prefix: str
+    text: str
+    writer: Writer | None
+    part: Part | None
+
+    @property
+    def outputs(self) -> bool:
+        return self.writer is not None
+
+
+def section(operator: Operator, schedule: Schedule) -> Section:
+    """The share of `operator` in a file. Raises `ScheduleError` when the two do not fit."""
+    if schedule.operator != operator.name:
+        raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
+    prefix, sketch = prefix_of(operator), sketches.find(operator.family)
+    if sketch is None:
+        emitted = part(operator, schedule, prefix)
+        return Section(schedule, prefix, emitted.text, None, emitted)
+    kernel = fitted(sketch, operator, schedule)
+    writer = Writer(kernel, schedule.number("vector"))
+    functions = writer.text(prefix)
+    comment = {
+        "name": kernel.name,
+        "schedule": schedule.text(),
+        "buffers": describe(kernel),
+    }
+    return Section(schedule, prefix, fill(_SECTION, comment) + functions, writer, None)
+
+
+def words_of(sections: Sequence[Section]) -> str:
+    """C of every word that `sections` use, each once: what a file begins with."""
+    text = ""
+    parts = [item for item in sections if item.part is not None]
+    if parts:
+        schedules = [item.schedule for item in parts]
+        text += prelude(
+            [width for item in parts if item.part for width in item.part.vectors],
+            words(schedules, "exp"),
+            words(schedules, "gelu"),
+            tiles=uses_tiles(schedules),
+        )
+    writers = [item.writer for item in sections if item.writer is not None]
+    if writers:
+        lanes = {count for writer in writers for count in writer.lanes}
+        quads = {count for writer in writers for count in writer.quads}
+        text += vocabulary(lanes, dot4=quads)
+        text += turns(turn for writer in writers for turn in writer.turns)
+        text += matrix_words(word for writer in writers for word in writer.matrix)
+    return text
+
+
 def source(operator: Operator, schedule: Schedule) -> str:
     """The C translation unit of `operator` under `schedule`; raises `ScheduleError` when they do
     not fit.
     """
-    if schedule.operator != operator.name:
-        raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
-    sketch = sketches.find(operator.family)
-    if sketch is not None:
-        return _tile_source(fitted(sketch, operator, schedule), schedule, prefix_of(operator))
-    emitted = part(operator, schedule, prefix_of(operator))
+    own = section(operator, schedule)
     values = {
-        "p": emitted.prefix,
+        "p": own.prefix,
         "name": operator.name,
         "schedule": schedule.text(),
         "bad_alignment": BAD_ALIGNMENT,
-        "outputs": "out[0]",
+        "outputs": "out" if own.outputs else "out[0]",
     }
-    return "".join(
-        (
-            fill(_BANNER, values),
-            prelude(
-                emitted.vectors,
-                words([schedule], "exp"),
-                words([schedule], "gelu"),
-                tiles=uses_tiles([schedule]),
-            ),
-            emitted.text,
-            fill(_UNIT, values),
-        )
-    )
-
-
-def _tile_source(kernel: Kernel, schedule: Schedule, prefix: str) -> str:
-    writer = Writer(kernel, schedule.number("vector"))
-    text = writer.text(prefix)
-    values = {
-        "p": prefix,
-        "name": kernel.name,
-        "schedule": schedule.text(),
-        "bad_alignment": BAD_ALIGNMENT,
-        "outputs": "out",
-        "buffers": describe(kernel),
-    }
-    words_used = vocabulary(writer.lanes, dot4=writer.quads) + turns(writer.turns)
-    words_used += matrix_words(writer.matrix)
-    return "".join(
-        (fill(_BANNER, values), words_used, fill(_BUFFERS, values), text, fill(_UNIT, values))
-    )
+    return "".join((fill(_BANNER, values), words_of([own]), own.text, fill(_UNIT, values)))
 
 
 def flags(machine: Machine, schedule: Schedule) -> tuple[str, ...]:
