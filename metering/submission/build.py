@@ -95,7 +95,7 @@ def _pair(sources: Sources) -> tuple[_Run, _Run]:
     reasons = []
     for run, mode in ((timed, "performance"), (outputs, "accuracy")):
         if run.spec.mode != mode:
-            reasons.append(f"run {run.spec.run_id}: an {run.spec.mode} run, wanted {mode}")
+            reasons.append(f"run {run.spec.run_id}: made in {run.spec.mode} mode, wanted {mode}")
         if run.spec.sut.stack == "null":
             reasons.append(f"run {run.spec.run_id}: the null stack computes nothing")
     for name in ("scenario", "sut", "seeds", "model_sha256", "samples_sha256", "package_sha256",
