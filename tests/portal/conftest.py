@@ -46,6 +46,7 @@ from portal.runs.services import (
     tuning_open,
     tuning_record,
 )
+from reports import pkcs8
 from reports.canonical import canonical_json
 from reports.envelope import add, sign
 from reports.keys import key_id, public_pem
@@ -79,6 +80,17 @@ class Keys:
     provider: Ed25519PrivateKey
     customer: Ed25519PrivateKey
     auditor: Ed25519PrivateKey
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_passphrases() -> Iterator[None]:
+    """As quick as the password hashes of the test settings: every home here makes keys of its own.
+
+    How slow a real key file is to guess is held to in tests/reports/test_report_keys.py.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pkcs8, "ROUNDS", 2_048)
+        yield
 
 
 @pytest.fixture

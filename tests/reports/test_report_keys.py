@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from asn1crypto import pem
+from asn1crypto.keys import EncryptedPrivateKeyInfo
 
 from reports import sshsig
 from reports.errors import ReportError
@@ -32,6 +34,16 @@ def test_private_files_are_the_owners_alone_and_encrypted(sides: Sides) -> None:
         path = sides.platform_dir / name
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert path.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+
+
+def test_a_passphrase_is_slow_to_guess(sides: Sides) -> None:
+    """OWASP's password storage cheat sheet: 600,000 rounds or more of PBKDF2 with HMAC-SHA-256."""
+    for name in PRIVATE:
+        _, _, der = pem.unarmor((sides.platform_dir / name).read_bytes())
+        sealed = EncryptedPrivateKeyInfo.load(der)["encryption_algorithm"]
+        named = (sealed.kdf, sealed.kdf_hmac, sealed.encryption_cipher)
+        assert named == ("pbkdf2", "sha256", "aes")
+        assert sealed.kdf_iterations >= 600_000
 
 
 def test_openssl_reads_the_keys_with_the_passphrase_and_not_without(sides: Sides) -> None:
