@@ -26,6 +26,8 @@ from metering.submission.rules import PRIMARY_KEYS, Benchmark, Rules
 from metering.submission.tree import ACCURACY_TXT
 
 _MOST = 8
+# The round's least Offline query, or the data set where that is smaller.
+_OFFLINE_SAMPLES = 24_576
 _SEEDS = ("qsl", "sample_index", "schedule")
 _MODES = {"performance": "PerformanceOnly", "accuracy": "AccuracyOnly"}
 _RECORD = re.compile(rb'\{ "seq_id" : [0-9]+, "qsl_idx" : ([0-9]+), "data" : "[0-9A-F]*" \}')
@@ -176,8 +178,12 @@ def _performance_rules(log: DetailLog, rules: Rules, benchmark: Benchmark) -> li
         )
     if not rules.rehearsal and values.get("effective_accuracy_log_probability") != 0:
         reasons.append("effective_accuracy_log_probability: a performance run that logs outputs")
+    scenario, query = values.get("effective_scenario"), values.get("effective_samples_per_query")
+    least = min(benchmark.dataset, _OFFLINE_SAMPLES)
+    if scenario == "Offline" and _whole(query) < least:
+        reasons.append(f"effective_samples_per_query: got {query}, wanted at least {least}")
     bound = benchmark.server_latency_ns
-    if values.get("effective_scenario") == "Server" and bound:
+    if scenario == "Server" and bound:
         asked = _whole(values.get("effective_target_latency_ns"))
         if not 0 < asked <= bound:
             reasons.append(f"effective_target_latency_ns: got {asked}, wanted at most {bound}")
