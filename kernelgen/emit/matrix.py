@@ -211,8 +211,8 @@ WORD float matrix_rounded(double x) {
   return (float)(x < tiny && x > -tiny ? x * 0.0 : x);
 }
 /* Products of two bfloat16 are exact in double, and their sums with a float round as if fused. */
-WORD void matrix_dot_bf16(int32_t (*tiles)[16][16], const struct matrix_shapes *shapes, int acc,
-                          int a, int w) {
+static __attribute__((noinline)) void matrix_dot_bf16(
+    int32_t (*tiles)[16][16], const struct matrix_shapes *shapes, int acc, int a, int w) {
   const uint32_t upper = 0xffff0000u;
   for (int r = 0; r < shapes->rows[a]; r++) {
     float low[16] = {}, high[16] = {};
@@ -235,8 +235,9 @@ WORD void matrix_dot_bf16(int32_t (*tiles)[16][16], const struct matrix_shapes *
     "dot_i8": """\
 #define MATRIX_DOT_I8(acc, a, w) matrix_dot_i8(all_tiles, &all_shapes, acc, a, w, 0)
 #define MATRIX_DOT_U8(acc, a, w) matrix_dot_i8(all_tiles, &all_shapes, acc, a, w, 1)
-WORD void matrix_dot_i8(int32_t (*tiles)[16][16], const struct matrix_shapes *shapes, int acc,
-                        int a, int w, int without_sign) {
+static __attribute__((noinline)) void matrix_dot_i8(
+    int32_t (*tiles)[16][16], const struct matrix_shapes *shapes, int acc, int a, int w,
+    int without_sign) {
   for (int r = 0; r < shapes->rows[a]; r++)
     for (int k = 0; k < shapes->rows[w]; k++) {
       const int8_t *x = (const int8_t *)&tiles[a][r][k], *y = (const int8_t *)tiles[w][k];

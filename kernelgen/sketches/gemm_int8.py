@@ -4,7 +4,8 @@ In: a `GemmInt8` and a schedule. Out: its program. Never here: quantisation.
 
 Four inner places of a column lie side by side, so that one `dot4` takes them. The zero point comes
 off once per result: zero times the sum of the column. Activations that are signed, or whose rows
-are no whole number of four, are copied once; signed ones with 128 added, and so is their zero.
+are no whole number of four, are copied once; signed ones with 128 added, and so is their zero. From `tiles` rows on (0: never) the
+matrix unit takes over, on the same packed weights.
 """
 
 from __future__ import annotations
@@ -14,20 +15,25 @@ from collections.abc import Mapping
 from kernelgen.machine import Machine
 from kernelgen.ops.gemm_int8 import GemmInt8
 from kernelgen.schedule.families import registers
-from kernelgen.schedule.schedule import Schedule, Value
+from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
-from kernelgen.sketches.planes import STEP, by_columns, each_column, over_tiles, rounded
+from kernelgen.sketches.gemm_int8_unit import STEP_BYTES, UNIT_ISA, Weights, in_unit
+from kernelgen.sketches.planes import STEP, by_columns, each_column, rounded, row_blocks
 from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import Build, Memory, cast, fill, minimum, span, word
 from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
+from kernelgen.tile.matrix import SIDE
 
 
-def pack_bytes(b: Build, w: Memory, k: int, n: int, lanes: int, *, by_row: bool) -> Memory:
+def pack_bytes(
+    b: Build, w: Memory, k: int, n: int, lanes: int, *, by_row: bool, multiple: int = 4
+) -> Memory:
     """Signed weights as i8 (panels x k / 4, 4 lanes): four inner places of every column side by
-    side, zero beyond k and n. `by_row`: the weights come as [k, n], else as [n, k].
+    side, zero beyond k and n; k is filled up to a `multiple`. `by_row`: the weights come as [k, n],
+    else as [n, k].
     """
-    steps = rounded(k, 4) // 4
+    steps = rounded(k, multiple) // 4
     panels = -(-n // lanes)
     data = b.buffer("panels", "i8", (panels * steps, 4 * lanes), "packed")
     with each_column(b, n, lanes, steps) as (at, s, o, column):
@@ -57,13 +63,49 @@ def column_sums(
 
 
 def _program(operator: GemmInt8, schedule: Schedule) -> Kernel:
-    v, mr, nr = (schedule.number(axis) for axis in ("vector", "mr", "nr"))
-    k, n, lanes = operator.k, operator.n, nr * v
-    steps = rounded(k, 4) // 4
+    lanes = schedule.number("nr") * schedule.number("vector")
+    start = schedule.number("tiles")
+    if start and (start < SIDE or lanes != 2 * SIDE):
+        raise ScheduleError(
+            f"{operator.name}: tiles: got {start} rows and panels of {lanes} columns, wanted "
+            f"{SIDE} rows up and {2 * SIDE} columns"
+        )
     b, memory = begin(operator)
-    panels = pack_bytes(b, memory["w"], k, n, lanes, by_row=True)
-    sums = column_sums(b, memory["w"], k, n, lanes, k, by_row=True)
-    scale = by_columns(b, "scales", n, lanes, 1, lambda column, group: memory["w_scale"][column])
+    weights = _packed(b, operator, memory, lanes, STEP_BYTES if start else 4)
+    if not start:
+        with b.run():
+            _on_vectors(b, operator, schedule, memory, weights)
+        return b.kernel()
+    with b.run():
+        with b.when(b.dim("m") >= start):
+            in_unit(b, operator, memory, weights, schedule.number("vector"))
+        with b.otherwise():
+            _on_vectors(b, operator, schedule, memory, weights)
+    return b.kernel()
+
+
+def _packed(
+    b: Build, operator: GemmInt8, memory: dict[str, Memory], lanes: int, multiple: int
+) -> Weights:
+    k, n, w = operator.k, operator.n, memory["w"]
+    return Weights(
+        pack_bytes(b, w, k, n, lanes, by_row=True, multiple=multiple),
+        column_sums(b, w, k, n, lanes, k, by_row=True),
+        by_columns(b, "scales", n, lanes, 1, lambda column, group: memory["w_scale"][column]),
+        lanes,
+        rounded(k, multiple) // 4,
+    )
+
+
+def _on_vectors(
+    b: Build,
+    operator: GemmInt8,
+    schedule: Schedule,
+    memory: dict[str, Memory],
+    weights: Weights,
+) -> None:
+    v, mr = schedule.number("vector"), schedule.number("mr")
+    k, n, lanes = operator.k, operator.n, weights.lanes
     bytes_of_a = memory["a"]
     if operator.signed or k % 4:
         bytes_of_a = _copied(b, operator, memory["a"], v)
@@ -71,30 +113,29 @@ def _program(operator: GemmInt8, schedule: Schedule) -> Kernel:
 
     def tile(p: Expr, top: Expr, r: int) -> None:
         acc = b.let(f"acc{r}", fill(0, "i32", r, lanes))
-        with b.loop("s", 0, steps, unroll=schedule.number("ku")) as s:
-            at = b.let("at", p * steps + s)
+        with b.loop("s", 0, rounded(k, 4) // 4, unroll=schedule.number("ku")) as s:
+            at = b.let("at", p * weights.steps + s)
             if distance:
                 for line in range(0, 4 * lanes, 64):
-                    b.prefetch(panels, (at + distance, line))
+                    b.prefetch(weights.panels, (at + distance, line))
             four = bytes_of_a[span(top, r), span(s * 4, 4)]
-            acc = b.let(f"acc{r}", word("dot4", acc, four, panels[at, span(0, 4 * lanes)]))
+            acc = b.let(f"acc{r}", word("dot4", acc, four, weights.panels[at, span(0, 4 * lanes)]))
         zero = b.let("zero", cast("i32", memory["a_zero"][0]) + (128 if operator.signed else 0))
         factor = b.let("factor", memory["a_scale"][0])
-        exact = acc - sums[p, span(0, lanes)] * zero
+        exact = acc - weights.sums[p, span(0, lanes)] * zero
         column = p * lanes
         across = span(column, lanes) if n % lanes == 0 else span(column, lanes, n - column)
-        by_column = b.let("by_column", scale[p, span(0, lanes)] * factor)
+        by_column = b.let("by_column", weights.scale[p, span(0, lanes)] * factor)
         memory["out"][span(top, r), across] = cast("f32", exact) * by_column
 
-    over_tiles(b, -(-n // lanes), mr, schedule.number("rows"), tile)
-    return b.kernel()
+    row_blocks(b, -(-n // lanes), mr, schedule.number("rows"), tile)
 
 
 def _copied(b: Build, operator: GemmInt8, a: Memory, vector: int) -> Memory:
     """The activations as unsigned bytes in rows of whole vectors."""
     k, m = operator.k, b.dim("m")
     copy = b.buffer("unsigned_a", "u8", (m, rounded(k, STEP)), "local")
-    with b.run(), b.parallel("i", 0, m) as i, b.loop("j", 0, rounded(k, STEP), vector) as j:
+    with b.parallel("i", 0, m) as i, b.loop("j", 0, rounded(k, STEP), vector) as j:
         x = a[i, span(j, vector, k - j)]
         copy[i, span(j, vector)] = cast("u8", cast("i32", x) + 128) if operator.signed else x
     return copy
@@ -102,6 +143,7 @@ def _copied(b: Build, operator: GemmInt8, a: Memory, vector: int) -> Memory:
 
 def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
     wide = widths(machine)
+    unit = set(UNIT_ISA) <= set(machine.isa)
     room = registers(wide[-1], machine)
     axes: dict[str, tuple[Value, ...]] = {
         "vector": wide,
@@ -110,6 +152,7 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         "ku": (1, 2, 4),
         "rows": (48, 96, 192, 384, 768),
         "prefetch": (0, 512, 1024, 2048, 4096),
+        "tiles": (0, 16, 32, 64) if unit else (0,),
     }
     start: dict[str, Value] = {
         "vector": wide[-1],
@@ -118,6 +161,7 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         "ku": 2,
         "rows": 384,
         "prefetch": 1024,
+        "tiles": 16 if unit else 0,
     }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
@@ -125,6 +169,8 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         free = registers(vector, machine)
         if mr * nr + nr + 1 > free:
             return f"mr: {mr} x {nr} sums and {nr} weights need more than {free} registers"
+        if choices["tiles"] and vector * nr != 2 * SIDE:
+            return f"tiles: panels of {vector * nr} columns, the matrix unit takes {2 * SIDE}"
         return None
 
     return SearchSpace(operator.name, axes, start, rule)

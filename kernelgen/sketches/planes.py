@@ -149,8 +149,14 @@ Body = Callable[[Value, Value, int], None]
 
 def over_tiles(b: Build, panels: int, mr: int, rows: int, body: Body) -> None:
     """In `run`: row blocks of `rows`, every panel once per block, tiles of nearly equal height."""
+    with b.run():
+        row_blocks(b, panels, mr, rows, body)
+
+
+def row_blocks(b: Build, panels: int, mr: int, rows: int, body: Body) -> None:
+    """As `over_tiles`, in the block that is open."""
     m = b.dim("m")
-    with b.run(), b.loop("first", 0, m, rows) as first:
+    with b.loop("first", 0, m, rows) as first:
         count = b.let("count", minimum(m - first, rows))
         tiles = b.let("tiles", (count + (mr - 1)) // mr)
         with b.parallel("p", 0, panels) as p, b.loop("t", 0, tiles) as t:
