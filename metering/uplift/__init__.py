@@ -9,30 +9,29 @@ from __future__ import annotations
 
 from metering.uplift.accuracy import Accuracy, accuracy_guard
 from metering.uplift.estimate import MINIMUM_PAIRS, UpliftEstimate, estimate
+from metering.uplift.family import Claim, Traffic, family, mix_uplift
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
-from metering.uplift.pairs import (
-    Pair,
-    PairedRuns,
-    PairsRefused,
-    draw_order,
-    load_paired,
-    measure_pairs,
-)
+from metering.uplift.order import draw_order
+from metering.uplift.pairs import Pair, PairedRuns, PairsRefused, load_paired, measure_pairs
 
 __all__ = [
     "MINIMUM_PAIRS",
     "AaGate",
     "Accuracy",
+    "Claim",
     "Decision",
     "Pair",
     "PairedRuns",
     "PairsRefused",
+    "Traffic",
     "UpliftEstimate",
     "aa_gate",
     "accuracy_guard",
     "decide",
     "draw_order",
     "estimate",
+    "family",
     "load_paired",
     "measure_pairs",
+    "mix_uplift",
 ]

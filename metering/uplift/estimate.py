@@ -84,13 +84,38 @@ def signed_rank_cdf(n: int) -> npt.NDArray[np.float64]:
 
 def walsh_averages(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The n(n+1)/2 averages of all pairs (i <= j), sorted."""
-    sums = (values[:, None] + values[None, :]) / 2
-    return np.sort(sums[np.triu_indices(len(values))])
+    rows, columns = _pairs_of(len(values))
+    return np.sort((values[rows] + values[columns]) / 2)
+
+
+@functools.cache
+def _pairs_of(n: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    rows, columns = np.triu_indices(n)
+    return rows, columns
+
+
+@functools.cache
+def _t_quantile(n: int, alpha: float) -> float:
+    return float(stats.t.ppf(1 - alpha / 2, n - 1))
 
 
 def _tail_index(n: int, tail: float) -> int:
     """Largest k with P(W+ <= k - 1) <= tail; 0 when even the extreme has more probability."""
     return int(np.searchsorted(signed_rank_cdf(n), tail, side="right"))
+
+
+def lower_bound(log_ratios: Sequence[float], tail: float) -> float:
+    """The one-sided exact lower bound at level ``tail``, as a ratio minus one.
+
+    Raises ValueError when so few pairs have no exact bound at that level.
+    """
+    walsh = walsh_averages(np.asarray(log_ratios, dtype=np.float64))
+    k = _tail_index(len(log_ratios), tail)
+    if k == 0:
+        raise ValueError(
+            f"pairs: {len(log_ratios)} cannot give an exact bound at level {tail:.4f}; measure more"
+        )
+    return math.expm1(float(walsh[k - 1]))
 
 
 def estimate(log_ratios: Sequence[float], alpha: float = 0.05) -> UpliftEstimate:
@@ -113,7 +138,7 @@ def estimate(log_ratios: Sequence[float], alpha: float = 0.05) -> UpliftEstimate
     lo, hi = float(walsh[k - 1]), float(walsh[len(walsh) - k])
     lower = float(walsh[_tail_index(n, 0.05) - 1])
     mean = float(values.mean())
-    half = float(stats.t.ppf(1 - alpha / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    half = float(_t_quantile(n, alpha) * values.std(ddof=1) / math.sqrt(n))
     point, low, high, t_point, t_lo, t_hi = (
         math.expm1(value)
         for value in (float(np.median(walsh)), lo, hi, mean, mean - half, mean + half)

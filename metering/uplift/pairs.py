@@ -9,26 +9,24 @@ until a result pleases. A killed measurement goes on at the first pair that is n
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from metering.loadgen.files import write_json
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec, SutSpec
 from metering.loadgen.supervisor import run
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
+from metering.uplift.account import Turn, check_turns
 from metering.uplift.estimate import MINIMUM_PAIRS, UpliftEstimate, estimate
+from metering.uplift.order import ARMS, WARM_UP_PAIRS, Arm, check_order, draw_order
 
-Arm = Literal["base", "other"]
-ARMS: tuple[Arm, Arm] = ("base", "other")
 PAIRS, RUNS = "pairs.json", "runs"
 SCHEMA = "ignition.pairs.v1"
-WARM_UP_PAIRS = 1
 MOST_ABANDONED = 5
 
 
@@ -54,7 +52,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairedRuns:
-    """A measurement, whole or cut short. ``planned`` counts the pairs after the warm-up pair."""
+    """A measurement, whole or cut short. ``planned`` counts the pairs after the warm-up pair.
+
+    ``resumed`` names the pairs before which it was taken up again without an attempt cut off.
+    """
 
     seed: int
     planned: int
@@ -65,6 +66,7 @@ class PairedRuns:
     order: tuple[Arm, ...]
     pairs: tuple[Pair, ...]
     abandoned: tuple[str, ...]
+    resumed: tuple[int, ...] = ()
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -78,10 +80,11 @@ class PairedRuns:
         wanted = self.planned + WARM_UP_PAIRS
         if not found and len(self.pairs) < wanted:
             found.append(f"only {len(self.pairs)} of {wanted} pairs were measured")
-        if len(self.abandoned) > MOST_ABANDONED:
+        stops = len(self.abandoned) + len(self.resumed)
+        if stops > MOST_ABANDONED:
             found.append(
-                f"{len(self.abandoned)} attempts at a pair were cut off, wanted at most "
-                f"{MOST_ABANDONED}: cutting off at will would be choosing"
+                f"{stops} stops and attempts cut off, wanted at most {MOST_ABANDONED}: "
+                "cutting off at will would be choosing"
             )
         return tuple(found)
 
@@ -99,15 +102,6 @@ class PairedRuns:
         return estimate(self.log_ratios())
 
 
-def draw_order(seed: int, pairs: int) -> tuple[Arm, ...]:
-    """Which arm goes first in each pair, warm-up included.
-
-    The low bit of SHA-256("seed:pair"), so that a verifier in any language draws the same.
-    """
-    bits = (hashlib.sha256(f"{seed}:{pair}".encode()).digest()[-1] & 1 for pair in range(pairs))
-    return tuple(ARMS[bit] for bit in bits)
-
-
 def measure_pairs(
     base: RunSpec,
     other: RunSpec,
@@ -116,17 +110,21 @@ def measure_pairs(
     seed: int,
     out: Path,
     on_pair: Callable[[Pair], None] | None = None,
+    free: Collection[str] = (),
 ) -> PairedRuns:
     """Measure one warm-up pair and ``pairs`` counted pairs in ``out``, or go on with what is there.
 
-    Both specs must agree in everything but run id and system (see ``loadgen.matched``). Stops
-    early, without an exception, at a run that is not VALID; ``PairedRuns.faults`` then says so.
-    Raises PairsRefused when the arms are not comparable or ``out`` holds another measurement.
+    Both specs must agree in everything but run id, system and the fields in ``free`` (see
+    ``loadgen.matched``). Stops early, without an exception, at a run that is not VALID;
+    ``PairedRuns.faults`` then says so. Raises PairsRefused when the arms are not comparable, the
+    seed draws a lopsided order, or ``out`` holds another measurement.
     """
-    _check_arms(base, other, pairs)
+    _check_arms(base, other, pairs, free)
+    order = draw_order(seed, pairs + WARM_UP_PAIRS)
+    if reason := check_order(order):
+        raise PairsRefused(reason)
     runs = out / RUNS
     runs.mkdir(parents=True, exist_ok=True)
-    order = draw_order(seed, pairs + WARM_UP_PAIRS)
     document = _open_document(base, other, pairs, seed, order, out)
     while True:
         done = _load_pairs(document, out)
@@ -155,11 +153,12 @@ def measure_pairs(
             on_pair(_pair(entry, out))
 
 
-def load_paired(out: Path) -> PairedRuns:
+def load_paired(out: Path, free: Collection[str] = ()) -> PairedRuns:
     """A stored measurement, recomputed from its logs and held to its own rules.
 
-    Raises EvidenceError when a run fails verification, the order is not the one the seed draws,
-    the arms differ in more than the system, times run backwards, or a folder is not accounted for.
+    Raises EvidenceError when a run fails verification, the order is not the one the seed draws or
+    is lopsided, the arms differ in more than the system and the fields in ``free``, times run
+    backwards or leave room for a dropped run, or a folder is not accounted for.
     """
     document = _read_document(out)
     try:
@@ -168,13 +167,15 @@ def load_paired(out: Path) -> PairedRuns:
         expected = draw_order(seed, planned + WARM_UP_PAIRS)
         if order != expected or planned < MINIMUM_PAIRS:
             raise EvidenceError(f"{out.name}/{PAIRS}: order is not what seed {seed} draws")
+        if reason := check_order(expected):
+            raise EvidenceError(f"{out.name}/{PAIRS}: {reason}")
         done = _load_pairs(document, out)
         paired = _paired(document, done)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, EvidenceError):
             raise
         raise EvidenceError(f"{out.name}/{PAIRS}: not a pairing ({error!r})") from error
-    _check_accounted(paired, out)
+    _check_accounted(paired, out, free)
     return paired
 
 
@@ -187,11 +188,15 @@ def sizing(out: Path) -> dict[str, Any] | None:
     return {name: getattr(spec, name) for name in names}
 
 
-def _check_arms(base: RunSpec, other: RunSpec, pairs: int) -> None:
+def _differing(base: RunSpec, other: RunSpec, free: Collection[str]) -> list[str]:
+    left, right = base.comparable(), other.comparable()
+    return sorted(name for name in left if left[name] != right[name] and name not in free)
+
+
+def _check_arms(base: RunSpec, other: RunSpec, pairs: int, free: Collection[str]) -> None:
     if pairs < MINIMUM_PAIRS:
         raise PairsRefused(f"pairs: got {pairs}, wanted at least {MINIMUM_PAIRS}")
-    left, right = base.comparable(), other.comparable()
-    different = sorted(name for name in left if left[name] != right[name])
+    different = _differing(base, other, free)
     if different:
         raise PairsRefused(
             f"the arms differ in {', '.join(different)}; only the system may differ (use matched)"
@@ -221,8 +226,13 @@ def _open_document(
                 f"out: {out} holds a measurement with another {', '.join(different)}; "
                 "use a new folder"
             )
+        done = len(document["pairs"])
+        if 0 < done < len(order) and document["started"] is None:
+            # The time that passed since the last pair must not look like a run that was dropped.
+            document["resumed"] = [*document.get("resumed", []), done]
+            write_json(out / PAIRS, document)
         return document
-    document = {**wanted, "pairs": [], "abandoned": [], "started": None}
+    document = {**wanted, "pairs": [], "abandoned": [], "resumed": [], "started": None}
     write_json(out / PAIRS, document)
     return document
 
@@ -310,21 +320,22 @@ def _paired(document: Mapping[str, Any], pairs: tuple[Pair, ...]) -> PairedRuns:
         order=tuple(document["order"]),
         pairs=pairs,
         abandoned=tuple(document["abandoned"]),
+        resumed=tuple(document.get("resumed", ())),
     )
 
 
-def _check_accounted(paired: PairedRuns, out: Path) -> None:
+def _check_accounted(paired: PairedRuns, out: Path, free: Collection[str]) -> None:
     listed = [r.run_id for pair in paired.pairs for r in (pair.base, pair.other)]
     present = {path.name for path in (out / RUNS).iterdir() if stored(path)}
     if len(set(listed)) != len(listed) or set(listed) != present:
         raise EvidenceError(f"{out.name}/{RUNS}: its folders are not the runs that {PAIRS} lists")
-    times = []
+    turns = []
     for pair in paired.pairs:
         second = "other" if pair.first == "base" else "base"
-        times += [getattr(pair, pair.first).started_at, getattr(pair, second).started_at]
-    if times != sorted(times):
-        raise EvidenceError(f"{out.name}: the runs did not start in the order recorded")
-    if paired.base_spec.comparable() != paired.other_spec.comparable():
+        for arm, opens in ((pair.first, True), (second, False)):
+            turns.append(Turn(pair.pair, arm, opens, getattr(pair, arm)))
+    check_turns(turns, paired.abandoned, paired.resumed, out)
+    if _differing(paired.base_spec, paired.other_spec, free):
         raise EvidenceError(f"{out.name}/{PAIRS}: the arms differ in more than the system")
     for arm in ARMS:
         builds = {getattr(pair, arm).stack_digest for pair in paired.pairs}

@@ -93,6 +93,8 @@ def test_a_measurement_loads_and_counts_its_pairs(measured: Path) -> None:
 def test_the_cut_off_attempt_is_on_record_and_its_files_are_gone(measured: Path) -> None:
     found = load_paired(measured)
     assert found.abandoned == ("pair 2 attempt 0",)
+    # The stop after pair 3 cut nothing off, but the pause it made is on record too.
+    assert found.resumed == (4,)
     assert found.pairs[2].base.run_id == "uplift-p02-a1-base"
     listed = {r.run_id for pair in found.pairs for r in (pair.base, pair.other)}
     assert {path.name for path in (measured / "runs").iterdir()} == listed
