@@ -6,22 +6,20 @@ file that holds several. Never here: a compiler call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from kernelgen import sketches
-from kernelgen.emit.attention import attention
 from kernelgen.emit.c import Writer, describe
 from kernelgen.emit.gemm import gemm
 from kernelgen.emit.matrix import flags_of, matrix_words
 from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
-from kernelgen.emit.rows import embed, pool
 from kernelgen.emit.turns import turns
 from kernelgen.emit.vectors import prelude
 from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.machine import Machine, isa_flags
-from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, MeanPool, Operator
+from kernelgen.ops import GemmBias, Operator
 from kernelgen.schedule.schedule import Schedule, ScheduleError
 from kernelgen.sketches.sketch import fitted
 
@@ -80,12 +78,6 @@ def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
     """
     if isinstance(operator, GemmBias):
         return gemm(operator, schedule, prefix)
-    if isinstance(operator, Attention):
-        return attention(operator, schedule, prefix)
-    if isinstance(operator, EmbedLayernorm):
-        return embed(operator, schedule, prefix)
-    if isinstance(operator, MeanPool):
-        return pool(operator, schedule, prefix)
     raise ScheduleError(f"{operator.name}: no emitter for family {operator.family!r}")
 
 
@@ -96,7 +88,7 @@ def words(schedules: list[Schedule], axis: str) -> list[str]:
     ]
 
 
-def uses_tiles(schedules: list[Schedule]) -> bool:
+def uses_tiles(schedules: Iterable[Schedule]) -> bool:
     """Whether any of the schedules runs on the matrix unit."""
     return any(schedule.as_dict.get("tiles", 0) != 0 for schedule in schedules)
 
@@ -145,8 +137,7 @@ def words_of(sections: Sequence[Section]) -> str:
         schedules = [item.schedule for item in parts]
         text += prelude(
             [width for item in parts if item.part for width in item.part.vectors],
-            words(schedules, "exp"),
-            words(schedules, "gelu"),
+            gelus=words(schedules, "gelu"),
             tiles=uses_tiles(schedules),
         )
     writers = [item.writer for item in sections if item.writer is not None]
@@ -174,16 +165,20 @@ def source(operator: Operator, schedule: Schedule) -> str:
     return "".join((fill(_BANNER, values), words_of([own]), own.text, fill(_UNIT, values)))
 
 
-def flags(machine: Machine, schedule: Schedule) -> tuple[str, ...]:
-    """Compiler flags: the ISA level that the schedule's vector width needs, and the optimisation
-    level.
+def flags(machine: Machine, *schedules: Schedule) -> tuple[str, ...]:
+    """Compiler flags of a file that holds kernels under `schedules`: the ISA level that the widest
+    vectors need, the matrix unit where one runs on it, and the optimisation level.
 
     Named levels and no -march=native: the manifest then says everything about how the binary came
     to be.
     """
-    vector = schedule.as_dict.get("vector", 8)
-    if not isinstance(vector, int):
-        raise ScheduleError(f"{schedule.operator}: axis vector holds {vector!r}, wanted a number")
-    level = isa_flags(machine.isa, vector)
-    unit = flags_of(machine.isa) if uses_tiles([schedule]) else ()
+    widest = 0
+    for schedule in schedules:
+        vector = schedule.as_dict.get("vector", 8)
+        if not isinstance(vector, int):
+            got = f"axis vector holds {vector!r}, wanted a number"
+            raise ScheduleError(f"{schedule.operator}: {got}")
+        widest = max(widest, vector)
+    level = isa_flags(machine.isa, widest)
+    unit = flags_of(machine.isa) if uses_tiles(schedules) else ()
     return ("-O3", "-fno-math-errno", "-fno-trapping-math", *level, *unit)

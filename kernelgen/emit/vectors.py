@@ -1,4 +1,4 @@
-"""The vector vocabulary of generated C: types, loads, sums, exp and GELU, in GCC vector extensions.
+"""The vector vocabulary of generated C: types, loads, sums and GELU, in GCC vector extensions.
 
 In: a vector width and the polynomials chosen. Out: C text. Never here: intrinsics, ISA names: the
 same text serves any machine whose compiler knows the width.
@@ -112,21 +112,6 @@ ${top_steps}  return x[0];
 }
 """
 
-_EXP = """
-/* exp(x) for x <= 0: x = n ln 2 + r, a polynomial in r, then n enters the exponent bits.
-   Below -87 it is held at exp(-87). */
-WORD f32x${v} exp${v}_${name}(f32x${v} x) {
-  const float round = 12582912.0f; /* 1.5 * 2^23: leaves the nearest integer in the low bits */
-  x = max${v}(x, (f32x${v}){} - 87.0f);
-  f32x${v} shifted = x * ${log2e} + round;
-  f32x${v} n = shifted - round;
-  f32x${v} r = x - n * ${ln2_high};
-  r = r - n * ${ln2_low};
-  f32x${v} p = (f32x${v}){} + ${first};
-${steps}  return (f32x${v})((i32x${v})p + ((i32x${v})shifted << 23));
-}
-"""
-
 _GELU = """
 /* x times the normal distribution function of x: an odd function plus one half, flat beyond
    |x| = ${edge}. */
@@ -141,7 +126,6 @@ ${steps}  return x * (p * c + 0.5f);
 
 def prelude(
     widths: Sequence[int],
-    exps: Sequence[str] = (),
     gelus: Sequence[str] = (),
     *,
     tiles: bool = False,
@@ -150,7 +134,6 @@ def prelude(
     text = [HEADER, ASSEMBLY if tiles else ""]
     for v in sorted(set(widths)):
         text.append(_types(v))
-        text.extend(_exp(v, name) for name in sorted(set(exps)))
         text.extend(_gelu(v, name) for name in sorted(set(gelus)))
     return "".join(text)
 
@@ -180,21 +163,6 @@ def _horner(coefficients: Sequence[float], variable: str) -> tuple[str, str]:
     first, *rest = reversed(coefficients)
     steps = "".join(f"  p = p * {variable} + {c_float(value)};\n" for value in rest)
     return c_float(first), steps
-
-
-def _exp(v: int, name: str) -> str:
-    first, steps = _horner(EXP[name], "r")
-    values = {
-        "v": v,
-        "name": name,
-        "log2e": c_float(1.4426950408889634),
-        # ln 2 in two parts: the high one has few bits, so n * high is exact.
-        "ln2_high": c_float(0.693359375),
-        "ln2_low": c_float(0.6931471805599453 - 0.693359375),
-        "first": first,
-        "steps": steps,
-    }
-    return fill(_EXP, values)
 
 
 def _gelu(v: int, name: str) -> str:

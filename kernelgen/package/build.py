@@ -122,9 +122,8 @@ def copy_evidence(package: Path, dest: Path) -> Path:
 
 
 def model_flags(machine: Machine, schedules: Sequence[Schedule]) -> tuple[str, ...]:
-    """Flags of the widest schedule: the whole model is one translation unit."""
-    widest = max(schedules, key=lambda item: int(item.as_dict.get("vector", 0)))
-    return flags(machine, widest)
+    """Flags of all schedules together: the whole model is one translation unit."""
+    return flags(machine, *schedules)
 
 
 def _fill(

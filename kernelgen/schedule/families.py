@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import cast
 
 from kernelgen.emit.tiles import ISA, LANES, SIDE
-from kernelgen.emit.vectors import EXP, GELU
+from kernelgen.emit.vectors import GELU
 from kernelgen.machine import Machine, vector_floats
-from kernelgen.ops import Attention, EmbedLayernorm, GemmBias, GemmBiasGelu, MeanPool, Operator
+from kernelgen.ops import GemmBias, GemmBiasGelu, Operator
 from kernelgen.ops.gemm import GemmBiasResidualLayernorm
 from kernelgen.schedule.schedule import ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
@@ -22,12 +22,6 @@ def space_of(operator: Operator, machine: Machine) -> SearchSpace:
     """The schedules of `operator` on `machine`; raises `ScheduleError` for an unknown family."""
     if isinstance(operator, GemmBias):
         return _gemm(operator, machine)
-    if isinstance(operator, Attention):
-        return _attention(operator, machine)
-    if isinstance(operator, EmbedLayernorm):
-        return _embed(operator, machine)
-    if isinstance(operator, MeanPool):
-        return _pool(operator, machine)
     if operator.family == "text_encoder":
         return _model(operator, machine)
     raise ScheduleError(f"{operator.name}: no schedule space for family {operator.family!r}")
@@ -130,64 +124,7 @@ def _gemm(operator: GemmBias, machine: Machine) -> SearchSpace:
     return SearchSpace(operator.name, axes, start, rule, others)
 
 
-def _attention(operator: Attention, machine: Machine) -> SearchSpace:
-    wide = widths(machine)[-1]
-    axes: dict[str, tuple[Value, ...]] = {
-        "vector": widths(machine),
-        "qr": (1, 2, 3, 4, 6, 8, 12),
-        "kv": (1, 2, 3, 4),
-        "exp": tuple(sorted(EXP)),
-    }
-    start: dict[str, Value] = {
-        "vector": wide,
-        "qr": 8 if wide == 16 else 2,
-        "kv": 1,
-        "exp": "poly5",
-    }
-
-    def rule(choices: Mapping[str, Value]) -> str | None:
-        vector, qr, kv = (_number(choices, axis) for axis in ("vector", "qr", "kv"))
-        if operator.head_size % vector:
-            return f"vector: {vector} does not divide the head size {operator.head_size} evenly"
-        have = registers(vector, machine)
-        deep = operator.head_size // vector
-        need = max(qr * kv + kv, qr * deep + deep) + 1
-        if need > have:
-            return f"qr, kv: {qr} queries need {need} registers, the machine has {have}"
-        return None
-
-    return SearchSpace(operator.name, axes, start, rule)
-
-
-def _embed(operator: EmbedLayernorm, machine: Machine) -> SearchSpace:
-    axes: dict[str, tuple[Value, ...]] = {"vector": widths(machine), "ahead": (0, 1, 2, 3, 4)}
-    start: dict[str, Value] = {"vector": widths(machine)[-1], "ahead": 2}
-
-    def rule(choices: Mapping[str, Value]) -> str | None:
-        vector = _number(choices, "vector")
-        if operator.hidden % vector:
-            return f"vector: {vector} does not divide the row of {operator.hidden} evenly"
-        return None
-
-    return SearchSpace(operator.name, axes, start, rule)
-
-
 def _model(operator: Operator, machine: Machine) -> SearchSpace:
     axes: dict[str, tuple[Value, ...]] = {"rows": (48, 72, 96, 128, 160, 192, 256, 320, 384, 512)}
     start: dict[str, Value] = {"rows": 2 * _USUAL_BLOCK if has_tiles(machine) else _USUAL_BLOCK}
     return SearchSpace(operator.name, axes, start, lambda choices: None)
-
-
-def _pool(operator: MeanPool, machine: Machine) -> SearchSpace:
-    axes: dict[str, tuple[Value, ...]] = {"vector": widths(machine), "group": (2, 4, 6, 8, 12, 24)}
-    start: dict[str, Value] = {"vector": widths(machine)[-1], "group": 4}
-
-    def rule(choices: Mapping[str, Value]) -> str | None:
-        vector, group = _number(choices, "vector"), _number(choices, "group")
-        if operator.hidden % (vector * group):
-            return f"group: {group} vectors of {vector} do not divide {operator.hidden} evenly"
-        if group >= registers(vector, machine):
-            return f"group: {group} sums need more than {registers(vector, machine)} registers"
-        return None
-
-    return SearchSpace(operator.name, axes, start, rule)
