@@ -1,9 +1,9 @@
 """Works the figures of an evidence folder out again, from logs alone.
 
 In: a folder as the product keeps it (``plan.json``, ``baseline/``, ``aa/``, ``uplift/``,
-``accuracy/``). Out: :class:`Recomputed`. No database, no network, no model, no clock: a stranger
-with this package gets the same numbers, or a reason why the evidence does not hold. Nothing here
-writes.
+``accuracy/`` and, where it was measured, ``cache/``). Out: :class:`Recomputed`. No database, no
+network, no model, no clock: a stranger with this package gets the same numbers, or a reason why the
+evidence does not hold. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,30 @@ from metering.loadgen.verify import EvidenceError, load_run, load_spec
 from metering.plan import MeasurementPlan
 from metering.stacks import StackInfo
 from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.uplift.cache import (
+    CACHE,
+    CACHE_PAIRS,
+    CacheGuard,
+    cache_guard,
+    cache_seed,
+    load_cache,
+)
 from metering.uplift.estimate import UpliftEstimate
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
+from metering.uplift.guards import TailGuard, tail_guard
 from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy, timed_accuracy
 from metering.uplift.pairs import RUNS, PairedRuns, load_paired
+
+# The first method had no cache test; every later one demands it.
+WITHOUT_CACHE_TEST = frozenset(("ignition-method-1",))
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What the logs say. ``uplift`` is None when a run was not VALID; ``decision`` says why."""
+    """What the logs say. ``uplift`` is None when a run was not VALID; ``decision`` says why.
+
+    ``cache`` is None when the cache test was not measured, which the method of the plan must allow.
+    """
 
     baseline_samples_per_second: Decimal
     baseline: Baseline
@@ -42,6 +57,8 @@ class Recomputed:
     uplift: UpliftEstimate | None
     accuracy: Accuracy
     timed_accuracy: Accuracy
+    tail: TailGuard
+    cache: CacheGuard | None
     decision: Decision
     pairs: int
     abandoned: tuple[str, ...]
@@ -60,6 +77,8 @@ class Recomputed:
             "uplift": None if self.uplift is None else self.uplift.to_dict(),
             "accuracy": self.accuracy.to_dict(),
             "timed_accuracy": self.timed_accuracy.to_dict(),
+            "p99": self.tail.to_dict(),
+            "cache": None if self.cache is None else self.cache.to_dict(),
             "pairs": self.pairs,
             "abandoned": list(self.abandoned),
             "kept": self.decision.kept,
@@ -75,10 +94,13 @@ def recompute(evidence: Path) -> Recomputed:
     runs = _paired(evidence / "uplift", plan, baseline, plan.pairs)
     uplift = runs.estimate() if runs.complete else None
     minimum_effect = float(plan.minimum_effect)
-    gate = aa_gate(aa_runs, None if uplift is None else uplift.lower_95, minimum_effect)
+    claim = None if uplift is None else uplift.lower_95
+    gate = aa_gate(aa_runs, claim, minimum_effect)
     accuracy = _accuracy(evidence / "accuracy", plan, runs)
     floor = float(plan.accuracy_floor_cosine)
     timed = timed_accuracy(runs, evidence / "uplift", evidence / "accuracy", floor)
+    tail = tail_guard(runs)
+    cache = _cache(evidence / CACHE, plan, runs, claim)
     return Recomputed(
         baseline_samples_per_second=baseline.samples_per_second,
         baseline=baseline,
@@ -86,7 +108,11 @@ def recompute(evidence: Path) -> Recomputed:
         uplift=uplift,
         accuracy=accuracy,
         timed_accuracy=timed,
-        decision=decide(gate, runs, accuracy, minimum_effect, timed),
+        tail=tail,
+        cache=cache,
+        decision=decide(
+            gate, runs, accuracy, minimum_effect, timed, (tail,) if cache is None else (tail, cache)
+        ),
         pairs=runs.planned,
         abandoned=(*aa_runs.abandoned, *runs.abandoned),
         plan_digest=plan.digest,
@@ -226,6 +252,36 @@ def _accuracy(out: Path, plan: MeasurementPlan, runs: PairedRuns) -> Accuracy:
         if candidate.package_sha256 != measured.package_sha256:
             raise EvidenceError("accuracy: its package is not the one that was measured")
     return found
+
+
+def _cache(
+    out: Path, plan: MeasurementPlan, runs: PairedRuns, claim: float | None
+) -> CacheGuard | None:
+    """The cache test of the very candidate that was measured; absent only where that is allowed."""
+    if not out.exists():
+        if plan.method_version not in WITHOUT_CACHE_TEST:
+            raise EvidenceError(f"{CACHE}: missing, and {plan.method_version} demands a cache test")
+        return None
+    paired = load_cache(out)
+    if (paired.planned, paired.seed) != (CACHE_PAIRS, cache_seed(plan)):
+        raise EvidenceError(f"{CACHE}/pairs.json: pairs or seed are not those of the plan")
+    if paired.other != runs.other:
+        raise EvidenceError(f"{CACHE}: tested another system than the candidate")
+    builds = set()
+    for folder, found in ((out, paired), (runs_folder(out).parent, runs)):
+        for pair in found.pairs:
+            for result in (pair.base, pair.other) if found is paired else (pair.other,):
+                spec = load_spec(folder / RUNS / result.run_id)
+                _hold_to_plan(spec, plan, f"{folder.name}/{RUNS}/{result.run_id}")
+                builds.add((spec.model_sha256, spec.package_sha256, result.stack_digest))
+    if len(builds) > 1:
+        raise EvidenceError(f"{CACHE}: tested another model or build than was measured")
+    try:
+        return cache_guard(paired, out, claim, float(plan.accuracy_floor_cosine))
+    except (ValueError, IndexError) as error:
+        if isinstance(error, EvidenceError):
+            raise
+        raise EvidenceError(f"{CACHE}: outputs cannot be compared ({error})") from error
 
 
 def runs_folder(out: Path) -> Path:

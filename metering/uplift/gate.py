@@ -7,9 +7,9 @@ measurable, whatever the real measurement says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from metering.uplift.accuracy import Accuracy
 from metering.uplift.estimate import UpliftEstimate, fraction_text
@@ -44,6 +44,16 @@ class AaGate:
             passed=bool(data["passed"]),
             reason=str(data["reason"]),
         )
+
+
+class Guard(Protocol):
+    """A further condition, judged elsewhere: see ``guards`` and ``cache``."""
+
+    @property
+    def passed(self) -> bool: ...
+
+    @property
+    def reason(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,12 @@ def decide(
     accuracy: Accuracy,
     minimum_effect: float,
     timed: Accuracy | None = None,
+    guards: Sequence[Guard] = (),
 ) -> Decision:
     """The keep rule: gate passed, all runs VALID, accuracy passed, bound above the minimum.
 
     ``timed`` is the accuracy of outputs sampled while the runs were timed, where there are any.
+    Every guard given must have passed.
     """
     reasons = []
     if not gate.passed:
@@ -105,6 +117,7 @@ def decide(
             f"outputs of timed runs: worst cosine {timed.min_cosine:.6f} over {timed.samples} "
             f"samples, wanted at least {timed.floor}: the system answers otherwise when timed"
         )
+    reasons += [guard.reason for guard in guards if not guard.passed and paired.complete]
     if not paired.complete:
         reasons += paired.faults
     else:

@@ -1,0 +1,254 @@
+"""The cache test: is the candidate faster because it has seen the question before?
+
+In: the candidate, and two libraries made from the held-out sentences: ``fresh``, every sentence
+another one, and ``repeated``, a few of them over and over, equal in length position by position.
+Out: ``cache/`` of an evidence folder and a guard. Same seeds draw the same positions, so a system
+that computes does the same work on both; one that remembers is faster on the repeated ones. Answers
+to the fresh ones are compared with the baseline's, or guessing at new questions would pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metering.baseline.plan_specs import run_spec
+from metering.loadgen.calibrate import probe_spec
+from metering.loadgen.files import sha256_file
+from metering.loadgen.library import LibraryError, load_library
+from metering.loadgen.settings import samples_per_query
+from metering.loadgen.spec import SutSpec
+from metering.loadgen.supervisor import run
+from metering.loadgen.verdict import ACCURACY, accuracy_outputs, logged_outputs
+from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
+from metering.plan import MeasurementPlan
+from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.uplift.estimate import UpliftEstimate, fraction_text, lower_bound
+from metering.uplift.order import WARM_UP_PAIRS, check_order, draw_order
+from metering.uplift.pairs import RUNS, Pair, PairedRuns, load_paired, measure_pairs
+
+CACHE, FRESH, REPEATED, ANSWERS = "cache", "fresh.npz", "repeated.npz", "answers"
+CACHE_PAIRS = 10
+DISTINCT = 8
+CACHE_BOUND = 0.10
+LEVEL = 0.05
+_FREE = ("samples", "samples_sha256")
+_LEAST_SAMPLES, _MOST_SAMPLES = 256, 1024
+_SHORTEST = 6  # First and last token stay, so four are left to make sentences different.
+_SAMPLED_OUTPUTS = 24
+_SEED = 0
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CacheGuard:
+    """Rate on repeated over rate on fresh inputs, as ratios minus one; None without figures.
+
+    Caught when ``lower_95`` is above ``CACHE_BOUND``. Not shown when ``upper_95`` is above both it
+    and half the claim: then the claim could be a cache. ``answers``: the accuracy on fresh inputs.
+    """
+
+    point: float | None
+    lower_95: float | None
+    upper_95: float | None
+    answers: Accuracy | None
+    passed: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "point": None if self.point is None else fraction_text(self.point),
+            "lower_95": None if self.lower_95 is None else fraction_text(self.lower_95, down=True),
+            "upper_95": None if self.upper_95 is None else fraction_text(self.upper_95),
+            "answers": None if self.answers is None else self.answers.to_dict(),
+            "passed": self.passed,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CacheGuard:
+        figures = (data[name] for name in ("point", "lower_95", "upper_95"))
+        point, lower, upper = (None if value is None else float(value) for value in figures)
+        answers = data["answers"]
+        return cls(
+            point=point,
+            lower_95=lower,
+            upper_95=upper,
+            answers=None if answers is None else Accuracy.from_dict(answers),
+            passed=bool(data["passed"]),
+            reason=str(data["reason"]),
+        )
+
+
+def make_libraries(held_out: Sequence[Ids], count: int) -> tuple[list[Ids], list[Ids]]:
+    """(fresh, repeated), ``count`` sentences each. Raises LibraryError for too short sentences.
+
+    Eight sentences, spread over the lengths that occur, are the repeated ones. A fresh one has the
+    length, the first and the last token of its repeated one; the rest is drawn from all tokens.
+    """
+    by_length = sorted((ids for ids in held_out if len(ids) >= _SHORTEST), key=len)
+    if len(by_length) < DISTINCT:
+        raise LibraryError(
+            f"samples: {len(by_length)} sentences have {_SHORTEST} tokens, wanted {DISTINCT}"
+        )
+    places = np.linspace(0, len(by_length) - 1, DISTINCT).astype(int)
+    chosen = [by_length[place] for place in places]
+    tokens = np.unique(np.concatenate([ids[1:-1] for ids in held_out if len(ids) > 2]))
+    rng = np.random.default_rng(_SEED)
+    fresh: list[Ids] = []
+    seen: set[bytes] = {ids.tobytes() for ids in held_out}
+    for position in range(count):
+        model = chosen[position % DISTINCT]
+        for _ in range(1000):
+            made = np.concatenate([model[:1], rng.choice(tokens, len(model) - 2), model[-1:]])
+            if made.tobytes() not in seen:
+                break
+        else:
+            raise LibraryError(f"samples: {len(tokens)} tokens do not make {count} sentences")
+        seen.add(made.tobytes())
+        fresh.append(made.astype(np.int64))
+    return fresh, [chosen[position % DISTINCT] for position in range(count)]
+
+
+def cache_seed(plan: MeasurementPlan) -> int:
+    """The first seed from the plan's on that draws an order without a lean for these pairs."""
+    seed = plan.seeds.order
+    while check_order(draw_order(seed, CACHE_PAIRS + WARM_UP_PAIRS)):
+        seed += 1
+    return seed
+
+
+def measure_cache(
+    plan: MeasurementPlan,
+    baseline: SutSpec,
+    candidate: SutSpec,
+    *,
+    model: Path,
+    samples: Path,
+    evidence: Path,
+    on_pair: Callable[[Pair], None] | None = None,
+) -> PairedRuns:
+    """The candidate on fresh (arm base) and on repeated inputs, into ``evidence/cache``.
+
+    Runs after the uplift, with as many samples in a run. ``samples`` are the held-out sentences.
+    """
+    out = evidence / CACHE
+    out.mkdir(parents=True, exist_ok=True)
+    uplift = load_paired(evidence / "uplift").base_spec
+    count = min(max(samples_per_query(uplift), _LEAST_SAMPLES), _MOST_SAMPLES)
+    if not ((out / FRESH).is_file() and (out / REPEATED).is_file()):
+        for name, library in zip(
+            (FRESH, REPEATED), make_libraries(load_library(samples), 2 * count), strict=True
+        ):
+            _save(out / name, library)
+    arms = []
+    for name in (FRESH, REPEATED):
+        spec = run_spec(plan, candidate, run_id="cache", model=model, samples=out / name)
+        spec = dataclasses.replace(probe_spec(spec, count), sampled_outputs=_SAMPLED_OUTPUTS)
+        arms.append(dataclasses.replace(spec, wall_limit_s=uplift.wall_limit_s))
+    answers = out / ANSWERS
+    if not stored(answers):
+        spec = run_spec(
+            plan, baseline, run_id=ANSWERS, model=model, samples=out / FRESH, mode="accuracy"
+        )
+        run(spec, answers)
+    return measure_pairs(
+        arms[0],
+        arms[1],
+        pairs=CACHE_PAIRS,
+        seed=cache_seed(plan),
+        out=out,
+        on_pair=on_pair,
+        free=_FREE,
+    )
+
+
+def _save(path: Path, library: Sequence[Ids]) -> None:
+    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in library])]).astype(np.int64)
+    part = path.with_name(f"part-{path.name}")
+    np.savez_compressed(part, ids=np.concatenate(library), offsets=offsets)
+    part.replace(path)
+
+
+def load_cache(out: Path) -> PairedRuns:
+    """The stored cache test, held to what makes it one. Raises EvidenceError."""
+    paired = load_paired(out, free=_FREE)
+    if paired.base != paired.other:
+        raise EvidenceError(f"{out.name}: its arms are two systems, wanted the candidate in both")
+    libraries = []
+    for name, arm in ((FRESH, "base"), (REPEATED, "other")):
+        try:
+            digest = sha256_file(out / name)
+            libraries.append(load_library(out / name))
+        except (OSError, LibraryError) as error:
+            raise EvidenceError(f"{out.name}/{name}: {error}") from error
+        for pair in paired.pairs:
+            run_id = getattr(pair, arm).run_id
+            if load_spec(out / RUNS / run_id).samples_sha256 != digest:
+                raise EvidenceError(f"{out.name}/{RUNS}/{run_id}: was not asked {name}")
+    fresh, repeated = libraries
+    if [len(ids) for ids in fresh] != [len(ids) for ids in repeated]:
+        raise EvidenceError(f"{out.name}: fresh and repeated inputs differ in length")
+    if len({ids.tobytes() for ids in fresh}) != len(fresh):
+        raise EvidenceError(f"{out.name}/{FRESH}: an input occurs twice")
+    if len({ids.tobytes() for ids in repeated}) > DISTINCT:
+        raise EvidenceError(f"{out.name}/{REPEATED}: wanted {DISTINCT} different inputs at most")
+    if len(fresh) < 2 * samples_per_query(paired.base_spec):
+        raise EvidenceError(f"{out.name}/{FRESH}: too few inputs for a run to meet new ones")
+    return paired
+
+
+def cache_guard(paired: PairedRuns, out: Path, claim: float | None, floor: float) -> CacheGuard:
+    """Judge a cache test that :func:`load_cache` accepted. Raises EvidenceError."""
+    if not paired.complete:
+        reason = "cache test: " + "; ".join(paired.faults)
+        return CacheGuard(None, None, None, None, False, reason)
+    answers = _answers(paired, out, floor)
+    found: UpliftEstimate = paired.estimate()
+    negated = [-value for value in paired.log_ratios()]
+    upper = 1 / (1 + lower_bound(negated, LEVEL)) - 1
+    most = max(CACHE_BOUND, (claim or 0.0) / 2)
+    reason = ""
+    if not answers.passed:
+        reason = (
+            f"cache test: worst cosine {answers.min_cosine:.6f} on fresh inputs, wanted at least "
+            f"{floor}: the system does not answer what it has not seen"
+        )
+    elif found.lower_95 > CACHE_BOUND:
+        reason = (
+            f"cache test: at least {found.lower_95:.2%} faster on repeated inputs, wanted at most "
+            f"{CACHE_BOUND:.0%}: outputs are cached"
+        )
+    elif upper > most:
+        reason = (
+            f"cache test: up to {upper:.2%} faster on repeated inputs, wanted at most {most:.2%}: "
+            "not shown that the claim is no cache"
+        )
+    return CacheGuard(found.point, found.lower_95, upper, answers, not reason, reason)
+
+
+def _answers(paired: PairedRuns, out: Path, floor: float) -> Accuracy:
+    """Outputs sampled from timed runs on fresh inputs, against the baseline's answers to them."""
+    folder = out / ANSWERS
+    result, spec = load_run(folder), load_spec(folder)
+    if result.run_id != ANSWERS or result.mode != "accuracy":
+        raise EvidenceError(f"{out.name}/{ANSWERS}: not the accuracy run it should be")
+    if not result.valid:
+        return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
+    expected = accuracy_outputs((folder / ACCURACY).read_bytes())
+    wanted, found = [], []
+    for pair in paired.pairs:
+        timed = out / RUNS / pair.base.run_id
+        if load_spec(timed).samples_sha256 != spec.samples_sha256:
+            raise EvidenceError(f"{out.name}/{ANSWERS}: answers other questions")
+        positions, rows = logged_outputs((timed / ACCURACY).read_bytes())
+        wanted.append(expected[positions])
+        found.append(rows)
+    return accuracy_guard(np.concatenate(wanted), np.concatenate(found), floor)
