@@ -31,7 +31,6 @@ from metering.uplift.cache import (
     CACHE_PAIRS,
     CacheGuard,
     cache_guard,
-    cache_seed,
     load_cache,
 )
 from metering.uplift.estimate import UpliftEstimate
@@ -263,7 +262,7 @@ def _cache(
             raise EvidenceError(f"{CACHE}: missing, and {plan.method_version} demands a cache test")
         return None
     paired = load_cache(out)
-    if (paired.planned, paired.seed) != (CACHE_PAIRS, cache_seed(plan)):
+    if (paired.planned, paired.seed) != (CACHE_PAIRS, plan.seeds.order):
         raise EvidenceError(f"{CACHE}/pairs.json: pairs or seed are not those of the plan")
     if paired.other != runs.other:
         raise EvidenceError(f"{CACHE}: tested another system than the candidate")

@@ -30,7 +30,6 @@ from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
 from metering.plan import MeasurementPlan
 from metering.uplift.accuracy import Accuracy, accuracy_guard
 from metering.uplift.estimate import UpliftEstimate, fraction_text, lower_bound
-from metering.uplift.order import WARM_UP_PAIRS, check_order, draw_order
 from metering.uplift.pairs import RUNS, Pair, PairedRuns, load_paired, measure_pairs
 
 CACHE, FRESH, REPEATED, ANSWERS = "cache", "fresh.npz", "repeated.npz", "answers"
@@ -117,14 +116,6 @@ def make_libraries(held_out: Sequence[Ids], count: int) -> tuple[list[Ids], list
     return fresh, [chosen[position % DISTINCT] for position in range(count)]
 
 
-def cache_seed(plan: MeasurementPlan) -> int:
-    """The first seed from the plan's on that draws an order without a lean for these pairs."""
-    seed = plan.seeds.order
-    while check_order(draw_order(seed, CACHE_PAIRS + WARM_UP_PAIRS)):
-        seed += 1
-    return seed
-
-
 def measure_cache(
     plan: MeasurementPlan,
     baseline: SutSpec,
@@ -163,7 +154,7 @@ def measure_cache(
         arms[0],
         arms[1],
         pairs=CACHE_PAIRS,
-        seed=cache_seed(plan),
+        seed=plan.seeds.order,
         out=out,
         on_pair=on_pair,
         free=_FREE,

@@ -1,4 +1,4 @@
-"""Which arm of a pair runs first: drawn from a signed seed, and refused when the draw is lopsided.
+"""Which arm of a pair runs first: drawn from a signed seed, never with a lean.
 
 In: the plan's seed, fixed before the first run. Out: the order of the arms, pair by pair. With each
 order drawn like a coin, whatever favours the first or the second run of a pair (a warm cache, a hot
@@ -20,24 +20,25 @@ SMALLEST_SHARE = 6
 def draw_order(seed: int, pairs: int) -> tuple[Arm, ...]:
     """Which arm goes first in each pair, warm-up included.
 
-    The low bit of SHA-256("seed:pair"), so that a verifier in any language draws the same.
+    The low bit of SHA-256("seed:pair"), so that a verifier in any language draws the same. A seed
+    can be sought until it puts the baseline first in every pair; so an order that leans is drawn
+    again, from "seed.1:pair", "seed.2:pair" and so on.
     """
-    bits = (hashlib.sha256(f"{seed}:{pair}".encode()).digest()[-1] & 1 for pair in range(pairs))
-    return tuple(ARMS[bit] for bit in bits)
+    draw, order = 0, _draw(f"{seed}", pairs)
+    while leans(order):
+        draw += 1
+        order = _draw(f"{seed}.{draw}", pairs)
+    return order
 
 
-def check_order(order: Sequence[Arm]) -> str:
-    """Why an order with its warm-up pairs may not be measured; empty when it may.
+def _draw(name: str, pairs: int) -> tuple[Arm, ...]:
+    digests = (hashlib.sha256(f"{name}:{pair}".encode()).digest() for pair in range(pairs))
+    return tuple(ARMS[digest[-1] & 1] for digest in digests)
 
-    A seed can be chosen until it puts the baseline first in every pair. So each arm must go first
-    in at least a sixth of the counted pairs; that is known before the first run.
-    """
+
+def leans(order: Sequence[Arm]) -> bool:
+    """Whether an arm goes first in less than a sixth of the counted pairs, of six or more."""
     counted = order[WARM_UP_PAIRS:]
-    for arm in ARMS:
-        first = counted.count(arm)
-        if first * SMALLEST_SHARE < len(counted):
-            return (
-                f"seed: arm {arm} goes first in {first} of {len(counted)} pairs, wanted at least "
-                f"one in {SMALLEST_SHARE}; sign a plan with another seed"
-            )
-    return ""
+    if len(counted) < SMALLEST_SHARE:
+        return False
+    return min(counted.count(arm) for arm in ARMS) * SMALLEST_SHARE < len(counted)

@@ -23,7 +23,7 @@ from metering.loadgen.supervisor import run
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
 from metering.uplift.account import Turn, check_turns
 from metering.uplift.estimate import MINIMUM_PAIRS, UpliftEstimate, estimate
-from metering.uplift.order import ARMS, WARM_UP_PAIRS, Arm, check_order, draw_order
+from metering.uplift.order import ARMS, WARM_UP_PAIRS, Arm, draw_order
 
 PAIRS, RUNS = "pairs.json", "runs"
 SCHEMA = "ignition.pairs.v1"
@@ -116,13 +116,11 @@ def measure_pairs(
 
     Both specs must agree in everything but run id, system and the fields in ``free`` (see
     ``loadgen.matched``). Stops early, without an exception, at a run that is not VALID;
-    ``PairedRuns.faults`` then says so. Raises PairsRefused when the arms are not comparable, the
-    seed draws a lopsided order, or ``out`` holds another measurement.
+    ``PairedRuns.faults`` then says so. Raises PairsRefused when the arms are not comparable or
+    ``out`` holds another measurement.
     """
     _check_arms(base, other, pairs, free)
     order = draw_order(seed, pairs + WARM_UP_PAIRS)
-    if reason := check_order(order):
-        raise PairsRefused(reason)
     runs = out / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     document = _open_document(base, other, pairs, seed, order, out)
@@ -156,9 +154,9 @@ def measure_pairs(
 def load_paired(out: Path, free: Collection[str] = ()) -> PairedRuns:
     """A stored measurement, recomputed from its logs and held to its own rules.
 
-    Raises EvidenceError when a run fails verification, the order is not the one the seed draws or
-    is lopsided, the arms differ in more than the system and the fields in ``free``, times run
-    backwards or leave room for a dropped run, or a folder is not accounted for.
+    Raises EvidenceError when a run fails verification, the order is not the one the seed draws,
+    the arms differ in more than the system and the fields in ``free``, times run backwards or leave
+    room for a dropped run, or a folder is not accounted for.
     """
     document = _read_document(out)
     try:
@@ -167,8 +165,6 @@ def load_paired(out: Path, free: Collection[str] = ()) -> PairedRuns:
         expected = draw_order(seed, planned + WARM_UP_PAIRS)
         if order != expected or planned < MINIMUM_PAIRS:
             raise EvidenceError(f"{out.name}/{PAIRS}: order is not what seed {seed} draws")
-        if reason := check_order(expected):
-            raise EvidenceError(f"{out.name}/{PAIRS}: {reason}")
         done = _load_pairs(document, out)
         paired = _paired(document, done)
     except (KeyError, TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from metering.loadgen import RunResult, RunSpec, SutSpec
 from metering.uplift import Pair, PairedRuns, draw_order
-from metering.uplift.order import WARM_UP_PAIRS, check_order
+from metering.uplift.order import WARM_UP_PAIRS
 
 Rates = npt.NDArray[np.float64]
 BASE = SutSpec("onnxruntime", batch=16)
@@ -93,17 +93,6 @@ MACHINES = (
     Machine("heating", drift=0.10, wander=0.02, heat=0.03),
     Machine("all at once", drift=0.20, wander=0.04, steps=0.08, step_size=0.12, heat=0.03),
 )
-
-
-def order_seeds(first: int, count: int, pairs: int) -> list[int]:
-    """The first ``count`` seeds from ``first`` on whose order a measurement accepts."""
-    found: list[int] = []
-    seed = first
-    while len(found) < count:
-        if not check_order(draw_order(seed, pairs + WARM_UP_PAIRS)):
-            found.append(seed)
-        seed += 1
-    return found
 
 
 def pair_up(slots: Rates, uplift: float, seed: int, other: SutSpec) -> PairedRuns:
