@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); nothing is left to tell it.
         sys.stderr.close()
         return 0
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
         print(f"kernelgen {chosen.command}: {_one_line(error)}", file=sys.stderr)
         return WRONG_USE
 

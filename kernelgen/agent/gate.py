@@ -255,7 +255,15 @@ class Gate:
 
 
 def package_candidate(package: Path) -> Candidate:
-    """The packaged binary with the source and flags it was made from, ready for the judge."""
+    """The packaged binary with the source and flags it was made from, and the instruction sets it
+    is sold for, ready for the judge.
+    """
     manifest = read_manifest(package)
     text = (package / "src" / "model.c").read_text(encoding="ascii")
-    return Candidate(MODEL, package / LIBRARY, (text,), tuple(manifest["flags"]))
+    return Candidate(
+        MODEL,
+        package / LIBRARY,
+        (text,),
+        tuple(manifest["flags"]),
+        claims=tuple(manifest["isa"]),
+    )

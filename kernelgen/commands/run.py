@@ -33,7 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.batch < 1:
         raise ValueError(f"--batch: got {arguments.batch}, wanted 1 or more")
     samples = load_samples(arguments.input)
-    with load(arguments.package) as model:
+    with load(arguments.package, claimed=True) as model:
         began = time.perf_counter()
         pieces = [
             model.run(samples[at : at + arguments.batch])

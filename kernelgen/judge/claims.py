@@ -24,7 +24,9 @@ _EVIDENCE: Mapping[str, re.Pattern[str]] = {
         "avx": r"\tv\w+ .*%[xyz]mm",
         "f16c": r"\tvcvt(ph2ps|ps2ph) ",
         "fma": r"\tvfn?m(add|sub)\w*[sp][sd] .*%[xyz]mm",
-        "avx2": r"\tv(p\w+|broadcasts[sd]|gather\w+|perm\w+|extracti128|inserti128) .*%ymm",
+        # A float kernel may show it by fused multiply-adds alone, or hold the next level only.
+        "avx2": r"\tv(p\w+|broadcasts[sd]|gather\w+|perm\w+|extracti128|inserti128) .*%ymm"
+        r"|\tvfn?m(add|sub)\w*p[sd] .*%ymm|\tv\w+ .*%zmm",
         "avx_vnni": r"\t(\{vex\} )?vpdpw?[bw]?[us]?[us]?\w*ds?s? .*%[xy]mm",
         "avx512f": r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|\{%k[1-7]\}",
         "avx512_vnni": r"\tvpdp(bus|wss)ds? .*%[xyz]mm",

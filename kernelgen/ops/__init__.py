@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from importlib import import_module
 
 from kernelgen.ops.attention import Attention
@@ -26,6 +27,8 @@ def _defined() -> Iterator[type[Operator]]:
                 yield kind
 
 
+_PLAIN: Mapping[str, type] = {"bool": bool, "str": str}
+
 FAMILIES: Mapping[str, type[Operator]] = {kind.family: kind for kind in _defined()}
 
 
@@ -36,11 +39,25 @@ def from_spec(spec: Mapping[str, object]) -> Operator:
     family = spec.get("family")
     if not isinstance(family, str) or family not in FAMILIES:
         raise ValueError(f"operator family: got {family!r}, wanted one of {sorted(FAMILIES)}")
-    fields = {key: value for key, value in spec.items() if key != "family"}
+    given = {key: value for key, value in spec.items() if key != "family"}
+    for field in fields(FAMILIES[family]):
+        if field.name in given and not _fits(given[field.name], str(field.type)):
+            raise ValueError(
+                f"operator {family}: {field.name}: got {given[field.name]!r:.40}, wanted "
+                f"{field.type}{' below 2**31' if field.type == 'int' else ''}"
+            )
     try:
-        return FAMILIES[family](**fields)
+        return FAMILIES[family](**given)
     except TypeError as error:
         raise ValueError(f"operator {family}: {error}") from error
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
+    if kind == "float":
+        return isinstance(value, int | float) and abs(value) < 1e300  # NaN is not
+    return kind not in _PLAIN or isinstance(value, _PLAIN[kind])
 
 
 __all__ = [

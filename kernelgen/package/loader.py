@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +21,9 @@ from kernelgen.emit.part import BAD_ID, BAD_LENGTH, ERRORS
 from kernelgen.machine import allow_tiles, describe
 from kernelgen.package.manifest import (
     LIBRARY,
+    MANIFEST,
     WEIGHTS,
     PackageError,
-    check_files,
-    read_manifest,
 )
 from kernelgen.package.native import Block, Native
 
@@ -64,13 +64,12 @@ class Room:
 class CompiledModel:
     """A text encoder compiled for this machine. `run` may be called from one thread at a time."""
 
-    def __init__(self, package: Path) -> None:
-        """Raises `PackageError` when a digest differs or this machine lacks an instruction set the
-        package needs.
+    def __init__(self, package: Path, manifest: Mapping[str, Any]) -> None:
+        """`manifest` as `judge.package.inspect` gave it. Raises `PackageError` when this machine
+        lacks an instruction set it needs.
         """
-        self.manifest: Mapping[str, Any] = read_manifest(package)
-        check_isa(self.manifest)
-        check_files(package, self.manifest)
+        self.manifest = manifest
+        check_isa(manifest)
         model = self.manifest["model"]
         self.hidden = int(model["hidden"])
         self._vocabulary, self._max_tokens = int(model["vocabulary"]), int(model["max_tokens"])
@@ -153,21 +152,23 @@ def _kinds(token_ids: Sequence[object]) -> str:
     return ", ".join(f"{one.dtype}{list(one.shape)}" for one in seen)
 
 
-def load(package: Path) -> CompiledModel:
+def load(package: Path, *, claimed: bool = False) -> CompiledModel:
     """The package at `package`, checked and ready to run. Raises `PackageError`.
 
-    Digests bind the library to its manifest and say nothing about who made both, so the library is
-    read first: one that would run code on being loaded is refused.
+    Everything that can be seen without running it is looked at first, as a stranger's: digests bind
+    files to a manifest and say nothing about who made both. `claimed` also looks for the
+    instruction sets in its code; that protects nobody who runs it, and needs objdump.
     """
-    from kernelgen.judge import symbols
+    from kernelgen.judge.package import inspect
     from kernelgen.judge.session import Refusal
 
-    if (package / LIBRARY).is_file():
-        try:
-            symbols.check(package / LIBRARY)
-        except Refusal as refusal:
-            raise PackageError(f"{LIBRARY}: {refusal}") from refusal
-    return CompiledModel(package)
+    if not os.path.lexists(package / MANIFEST):
+        raise PackageError(f"{package / MANIFEST}: no such file, wanted a kernel package directory")
+    try:
+        manifest = inspect(package, claimed=claimed)
+    except Refusal as refusal:
+        raise PackageError(f"{package}: {refusal.detail}") from refusal
+    return CompiledModel(package, manifest)
 
 
 def check_isa(manifest: Mapping[str, Any]) -> None:

@@ -111,11 +111,10 @@ def test_run(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_one_operator_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["tune", "--op", "gemm_bias", "--shape", "k=32", "n=64", "m=20", "--budget", "3s"]
+    words = ["tune", "--op", "gemm_bias", "--shape", "k=32", "n=64", "m=20", "--trials", "2"]
     assert main([*words, "--out", str(tmp_path / "op"), "--json"]) == 0
     found = _json(capsys)
-    assert isinstance(found["trials"], int)
-    assert found["trials"] >= 2
+    assert found["trials"] == 2
     assert "kernel(" in (tmp_path / "op" / "kernel.c").read_text()
 
 
