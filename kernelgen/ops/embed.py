@@ -24,6 +24,7 @@ from kernelgen.ops.operator import (
     ragged_lengths,
     values,
 )
+from kernelgen.ops.rows import far_rows
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class EmbedLayernorm(Operator):
         return {
             "ids": rng.integers(0, self.vocabulary, size=dims["tokens"], dtype=np.int64),
             "offsets": offsets_of(lengths),
-            "word": values(rng, shape, regime),
+            "word": far_rows(rng, shape, regime),
             "position": values(rng, (self.positions, self.hidden), regime, spread=0.5),
             "token_type": values(rng, (self.hidden,), regime, spread=0.5),
             "gamma": 1.0 + values(rng, (self.hidden,), "nominal", spread=0.2),
