@@ -261,6 +261,14 @@ MEMORY = """
 #endif
   if (a < 0 && a > -4096) return 12;
 """
+# Towards zero, for everybody who computes after this call.
+ROUNDING = """
+#if defined(__aarch64__)
+  __asm__ volatile("msr fpcr, %0" ::"r"(3UL << 22));
+#else
+  __asm__ volatile("fsrmi 1");
+#endif
+"""
 
 
 @pytest.mark.parametrize("name", ["aarch64-neon", "riscv64-rvv"])
@@ -268,6 +276,7 @@ MEMORY = """
     ("body", "reason"),
     [
         pytest.param("", "accepted", id="honest"),
+        pytest.param(ROUNDING, "state_changed", id="rounding"),
         pytest.param("y[dim[0] * 96] = 1;", "out_of_bounds", id="store behind"),
         pytest.param("y[-1] = 1;", "out_of_bounds", id="store before"),
         pytest.param("y[0] += 0 * x[dim[1] * 96];", "out_of_bounds", id="load behind"),
