@@ -4,8 +4,8 @@ In: a `GemmInt8` and a schedule. Out: its program. Never here: quantisation.
 
 Four inner places of a column lie side by side, so that one `dot4` takes them. The zero point comes
 off once per result: zero times the sum of the column. Activations that are signed, or whose rows
-are no whole number of four, are copied once; signed ones with 128 added, and so is their zero. From `tiles` rows on (0: never) the
-matrix unit takes over, on the same packed weights.
+are no whole number of four, are copied once; signed ones with 128 added, and so is their zero. From
+`tiles` rows on (0: never) the matrix unit takes over, on the same packed weights.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ def column_sums(
 def _program(operator: GemmInt8, schedule: Schedule) -> Kernel:
     lanes = schedule.number("nr") * schedule.number("vector")
     start = schedule.number("tiles")
-    if start and (start < SIDE or lanes != 2 * SIDE):
+    if start and lanes != 2 * SIDE:
         raise ScheduleError(
-            f"{operator.name}: tiles: got {start} rows and panels of {lanes} columns, wanted "
-            f"{SIDE} rows up and {2 * SIDE} columns"
+            f"{operator.name}: tiles: got panels of {lanes} columns, wanted {2 * SIDE}"
         )
     b, memory = begin(operator)
     weights = _packed(b, operator, memory, lanes, STEP_BYTES if start else 4)
@@ -152,7 +151,7 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         "ku": (1, 2, 4),
         "rows": (48, 96, 192, 384, 768),
         "prefetch": (0, 512, 1024, 2048, 4096),
-        "tiles": (0, 16, 32, 64) if unit else (0,),
+        "tiles": (0, 1, 4, 8, 16, 32) if unit else (0,),
     }
     start: dict[str, Value] = {
         "vector": wide[-1],
@@ -161,7 +160,7 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         "ku": 2,
         "rows": 384,
         "prefetch": 1024,
-        "tiles": 16 if unit else 0,
+        "tiles": 4 if unit else 0,
     }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
