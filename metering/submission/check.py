@@ -26,6 +26,9 @@ from metering.submission.system import description_findings
 from metering.submission.tree import ACCURACY_TXT, MEASUREMENTS, NAME, README, USER_CONF, Names
 from metering.submission.tree import names_of as names_of_paths
 
+# Reading it takes time that grows faster than its length.
+_MOST_SOURCE_BYTES = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Report:
@@ -155,6 +158,8 @@ def _specs(
 ) -> tuple[list[Finding], dict[tuple[str, str], RunSpec]]:
     if names.source not in files:
         return [], {}
+    if len(files[names.source]) > _MOST_SOURCE_BYTES:
+        return [Finding(names.source, f"longer than {_MOST_SOURCE_BYTES} bytes; not read")], {}
     try:
         specs = documents.read_specs(files[names.source].decode())
     except ValueError as error:

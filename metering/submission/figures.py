@@ -72,9 +72,9 @@ def impossible(log: DetailLog) -> list[str]:
 
 def _broken(values: Mapping[str, Any]) -> Iterable[str]:
     least, most, mean = (
-        int(values[f"result_{name}_latency_ns"]) for name in ("min", "max", "mean")
+        _integer(values, f"result_{name}_latency_ns") for name in ("min", "max", "mean")
     )
-    points = [int(values[f"result_{point}_percentile_latency_ns"]) for point in _POINTS]
+    points = [_integer(values, f"result_{point}_percentile_latency_ns") for point in _POINTS]
     if not all(left <= right for left, right in pairwise([1, least, *points, most])):
         yield "latency percentiles are not in order"
     if not least <= mean <= most:
@@ -82,14 +82,15 @@ def _broken(values: Mapping[str, Any]) -> Iterable[str]:
     span_ms = _span_ms(values)
     if most > (span_ms + _CLOCK_MS) * 10**6:
         yield f"a latency of {most} ns in a test that took {span_ms} ms by its own clock"
-    if span_ms + _CLOCK_MS < int(values["effective_min_duration_ms"]):
+    if span_ms + _CLOCK_MS < _integer(values, "effective_min_duration_ms"):
         yield (
             f"the test took {span_ms} ms by its own clock, its settings want at least "
             f"{values['effective_min_duration_ms']} ms"
         )
     scenario = values["effective_scenario"]
     if scenario == "Offline":
-        count = int(values["result_query_count"]) * int(values["generated_samples_per_query"])
+        count = _integer(values, "result_query_count")
+        count *= _integer(values, "generated_samples_per_query")
         rate, implied = Decimal(values["result_samples_per_second"]), Decimal(count * 10**9) / most
         if abs(rate - implied) > _RATE_TOLERANCE * implied:
             yield (
@@ -102,7 +103,7 @@ def _broken(values: Mapping[str, Any]) -> Iterable[str]:
 
 def _single_stream(values: Mapping[str, Any], mean: int, most: int, span_ms: int) -> Iterable[str]:
     result, ninety = (
-        int(values[name])
+        _integer(values, name)
         for name in ("early_stopping_latency_ss", "result_90.00_percentile_latency_ns")
     )
     if not ninety <= result <= most:
@@ -113,7 +114,8 @@ def _single_stream(values: Mapping[str, Any], mean: int, most: int, span_ms: int
     without = Decimal(values["result_qps_without_loadgen_overhead"])
     if abs(without * mean / 10**9 - 1) > 2 * _RATE_TOLERANCE:
         yield f"result_qps_without_loadgen_overhead {without} does not follow from the mean latency"
-    rate, count = Decimal(values["result_qps_with_loadgen_overhead"]), values["result_query_count"]
+    rate = Decimal(values["result_qps_with_loadgen_overhead"])
+    count = _integer(values, "result_query_count")
     # LoadGen divides all queries but the last by the time at which it issued the last one.
     issued = Decimal(count - 1) * 10**9 / rate * (1 + _RATE_TOLERANCE)
     span = (span_ms + _CLOCK_MS) * 10**6 * (1 + _RATE_TOLERANCE)
@@ -122,6 +124,14 @@ def _single_stream(values: Mapping[str, Any], mean: int, most: int, span_ms: int
     # One query at a time: none was issued before the one before it had ended.
     if count * mean - most > issued or count * mean > span:
         yield f"{count} queries of {mean} ns each take longer than the test did"
+
+
+def _integer(values: Mapping[str, Any], name: str) -> int:
+    """A count as LoadGen writes one; 1e999999 would take for ever to become one."""
+    value = values[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value.bit_length() > 64:
+        raise ValueError(f"{name}: got {str(value)[:40]}, wanted a whole number of 64 bits")
+    return value
 
 
 def _span_ms(values: Mapping[str, Any]) -> int:

@@ -34,6 +34,7 @@ from tests.metering.submission_cases import (
     request,
     without,
 )
+from tests.quick import some
 
 ACCURACY_DETAIL = f"{ACCURACY}/mlperf_log_detail.txt"
 ACCURACY_LOG = f"{ACCURACY}/mlperf_log_accuracy.json"
@@ -257,6 +258,8 @@ MORE = [
      "not a scenario"),
     ("accuracy of another build", lambda f: edit(f, SOURCE, '"graph_optimization": "all"',
      '"graph_optimization": "none"'), "sut of the accuracy run is"),
+    ("a book of specifications", lambda f: {**f, SOURCE: f[SOURCE] + b"\n" * 70_000},
+     "longer than 65536 bytes"),
     ("no record of the runs", lambda f: {**f, SOURCE: b"# minilm\n"}, "of each run one"),
     ("no accuracy figure", lambda f: edit(f, ACCURACY_TXT, "Accuracy", "accuracy"),
      "0 lines report DICE"),
@@ -300,6 +303,24 @@ def test_no_file_can_change_by_a_byte_unseen(files: Files, digit: int) -> None:
     path = sorted(files)[digit]
     found = reasons({**files, path: files[path] + b"\n"})
     assert found or path.endswith(f"{RESULT}/README.md")
+
+
+ODD = ("null", "[]", "{}", "[true]", "-1", '""', "1e999999", "9" * 4000, '{"a": [1]}')
+
+
+def test_no_value_of_a_log_makes_the_verifier_stumble(files: Files) -> None:
+    log = files[DETAIL].decode()
+    keys = [json.loads(line[8:])["key"] for line in log.splitlines()]
+    cases = [
+        (key, value)
+        for key in keys
+        if key.startswith(
+            ("effective", "early", "generated", "num", "power", "result", "requested")
+        )
+        for value in ODD
+    ]
+    for key, value in some(cases, 60):
+        assert reasons(log_value(files, DETAIL, key, value)), (key, value)
 
 
 def test_only_the_stored_runs_show_a_forgery_that_keeps_every_relation(
