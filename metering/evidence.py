@@ -9,7 +9,7 @@ evidence does not hold. Nothing here writes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +33,8 @@ from metering.uplift.cache import (
     cache_guard,
     load_cache,
 )
-from metering.uplift.estimate import UpliftEstimate
+from metering.uplift.estimate import UpliftEstimate, fraction_text
+from metering.uplift.family import Claim, Traffic, family, mix_uplift
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
 from metering.uplift.guards import TailGuard, tail_guard
 from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy, timed_accuracy
@@ -62,6 +63,8 @@ class Recomputed:
     pairs: int
     abandoned: tuple[str, ...]
     plan_digest: str
+    minimum_effect: float
+    log_ratios: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,6 +86,59 @@ class Recomputed:
             "kept": self.decision.kept,
             "reasons": list(self.decision.reasons),
         }
+
+
+@dataclass(frozen=True)
+class RecomputedFamily:
+    """Several claims made together. ``uplift`` is that of the mix; None without traffic."""
+
+    claims: tuple[Claim, ...]
+    kept: tuple[str, ...]
+    reasons: Mapping[str, tuple[str, ...]]
+    uplift: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "claims": [claim.to_dict() for claim in self.claims],
+            "kept": list(self.kept),
+            "reasons": {name: list(found) for name, found in self.reasons.items()},
+            "mix_uplift": None if self.uplift is None else fraction_text(self.uplift, down=True),
+        }
+
+
+def recompute_family(
+    members: Mapping[str, Recomputed], traffic: Sequence[int] | None = None
+) -> RecomputedFamily:
+    """Judge claims as one family: Holm decides, bounds at 5 % / k, and each one's own guards.
+
+    ``traffic`` is samples served per member, in order. Raises ValueError with too few pairs.
+    """
+    logs = {name: found.log_ratios for name, found in members.items() if found.log_ratios}
+    effects = {name: found.minimum_effect for name, found in members.items()}
+    claims = family(logs, effects, planned=len(members)) if logs else ()
+    reasons = {name: found.decision.reasons for name, found in members.items()}
+    for claim in claims:
+        aa, name = members[claim.name].aa, claim.name
+        if not claim.billable:
+            reasons[name] += (
+                f"no claim among {len(members)}: bound {claim.bound:.2%} at 5 % / {len(members)}, "
+                f"Holm p {claim.adjusted_p:.4f}, minimum effect {claim.minimum_effect:.2%}",
+            )
+        elif aa.passed and not aa.hi - aa.lo < claim.bound / 2:
+            reasons[name] += (
+                f"host not measurable: A/A interval {aa.hi - aa.lo:.2%} wide, wanted less than "
+                f"half the claim of {claim.bound:.2%}",
+            )
+    kept = tuple(claim.name for claim in claims if not reasons[claim.name])
+    bounds = {claim.name: claim.bound for claim in claims if claim.name in kept}
+    mix = None
+    if traffic is not None:
+        parts = {
+            name: Traffic(samples, found.baseline_samples_per_second)
+            for (name, found), samples in zip(members.items(), traffic, strict=True)
+        }
+        mix = mix_uplift({name: bounds.get(name, 0.0) for name in members}, parts)
+    return RecomputedFamily(claims, kept, reasons, mix)
 
 
 def recompute(evidence: Path) -> Recomputed:
@@ -115,6 +171,8 @@ def recompute(evidence: Path) -> Recomputed:
         pairs=runs.planned,
         abandoned=(*aa_runs.abandoned, *runs.abandoned),
         plan_digest=plan.digest,
+        minimum_effect=minimum_effect,
+        log_ratios=runs.log_ratios() if runs.complete else (),
     )
 
 

@@ -47,8 +47,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=_baseline)
 
-    command = subparsers.add_parser("uplift", help="recompute an evidence folder from its logs")
-    command.add_argument("evidence", type=Path, metavar="EVIDENCE_DIR")
+    command = subparsers.add_parser(
+        "uplift",
+        help="recompute evidence folders from their logs; several are one family of claims",
+    )
+    command.add_argument("evidence", type=Path, nargs="+", metavar="EVIDENCE_DIR")
+    command.add_argument(
+        "--traffic",
+        type=int,
+        nargs="+",
+        metavar="SAMPLES",
+        help="samples served by each folder's model in the period: gives the uplift of the mix",
+    )
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=_uplift)
 
@@ -136,15 +146,55 @@ def _freeze_once(measured: baselines.Sweep, out: Path) -> baselines.Baseline:
 
 
 def _uplift(arguments: argparse.Namespace) -> int:
-    if not arguments.evidence.is_dir():
-        raise WrongUse(f"no folder at {arguments.evidence}; name an evidence folder")
+    folders: list[Path] = arguments.evidence
+    for folder in folders:
+        if not folder.is_dir():
+            raise WrongUse(f"no folder at {folder}; name an evidence folder")
+    if len({folder.resolve() for folder in folders}) != len(folders):
+        raise WrongUse("an evidence folder is named twice; each claim counts once")
+    traffic: list[int] | None = arguments.traffic
+    if traffic is not None and (
+        len(traffic) != len(folders) or min(traffic) < 0 or not any(traffic)
+    ):
+        raise WrongUse(
+            f"--traffic: got {traffic}, wanted a number of samples from 0 for each of "
+            f"{len(folders)} folders, not all 0"
+        )
+    found = {}
+    for folder in folders:
+        try:
+            found[str(folder)] = evidence.recompute(folder)
+        except loadgen.EvidenceError as error:
+            where = "" if len(folders) == 1 else f"{folder}: "
+            if arguments.json:
+                _print_json({"kept": False, "reasons": [f"evidence: {where}{error}"]})
+            print(f"evidence does not hold: {where}{error}", file=sys.stderr)
+            return NO
+    if len(folders) == 1 and traffic is None:
+        return _one_claim(arguments, found[str(folders[0])])
     try:
-        found = evidence.recompute(arguments.evidence)
-    except loadgen.EvidenceError as error:
-        if arguments.json:
-            _print_json({"kept": False, "reasons": [f"evidence: {error}"]})
-        print(f"evidence does not hold: {error}", file=sys.stderr)
-        return NO
+        mix = evidence.recompute_family(found, traffic)
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    if arguments.json:
+        _print_json(mix.to_dict())
+    else:
+        for claim in mix.claims:
+            figures = claim.estimate
+            print(
+                f"{claim.name}: {figures.point:.2%} [{figures.lo:.2%}, {figures.hi:.2%}], bound "
+                f"{claim.bound:.2%}, p {claim.adjusted_p:.4f} (Holm): "
+                + ("kept" if claim.name in mix.kept else "not kept")
+            )
+        for name, reasons in mix.reasons.items():
+            for reason in reasons:
+                print(f"  {name}: {reason}")
+        if mix.uplift is not None:
+            print(f"mix       {mix.uplift:.2%}, all bounds together at 95 %")
+    return DONE if mix.kept else NO
+
+
+def _one_claim(arguments: argparse.Namespace, found: evidence.Recomputed) -> int:
     if arguments.json:
         _print_json(found.to_dict())
     else:
@@ -157,6 +207,9 @@ def _uplift(arguments: argparse.Namespace) -> int:
                 f"lower 95 % bound {uplift.lower_95:.2%}, {uplift.n} pairs"
             )
         print(f"accuracy  worst cosine {found.accuracy.min_cosine:.6f}")
+        tail, cache = found.tail, found.cache
+        print("p99       " + ("no worse" if tail.passed else "not shown to be no worse"))
+        print("cache     " + ("not measured" if cache is None else f"passed: {cache.passed}"))
         print("kept" if found.decision.kept else "not kept")
         for reason in found.decision.reasons:
             print(f"  {reason}")

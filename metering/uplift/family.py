@@ -104,12 +104,16 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def family(
-    log_ratios: Mapping[str, Sequence[float]], minimum_effect: float | Mapping[str, float]
+    log_ratios: Mapping[str, Sequence[float]],
+    minimum_effect: float | Mapping[str, float],
+    *,
+    planned: int = 0,
 ) -> tuple[Claim, ...]:
     """Every claim that was planned, shown or not, in the order given.
 
-    A claim left out because it did not work would make the others look better: name them all.
-    Raises ValueError without a claim, or with too few pairs for an exact bound at 5 % / k.
+    A claim left out because it did not work would make the others look better: ``planned`` is how
+    many there were, when a measurement that broke off gives no ratios. Raises ValueError without a
+    claim, or with too few pairs for an exact bound at 5 % / k.
     """
     if not log_ratios:
         raise ValueError("claims: got none, wanted at least one")
@@ -119,8 +123,11 @@ def family(
     }
     found = {name: estimate(values) for name, values in log_ratios.items()}
     raw = {name: signed_rank_p(values, effects[name]) for name, values in log_ratios.items()}
-    adjusted = dict(zip(raw, holm(list(raw.values())), strict=True))
-    level = LEVEL / len(log_ratios)
+    size = max(planned, len(log_ratios))
+    # A claim without ratios is one that is not shown: p = 1.
+    every = [*raw.values(), *[1.0] * (size - len(raw))]
+    adjusted = dict(zip(raw, holm(every), strict=False))
+    level = LEVEL / size
     return tuple(
         Claim(
             name=name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import shutil
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from metering import evidence as whole
+from metering.__main__ import main
 from metering.evidence import recompute
 from metering.loadgen import EvidenceError, RunResult, RunSpec, SutSpec
 from metering.loadgen.library import LibraryError, load_library
@@ -24,6 +27,7 @@ from metering.uplift.accuracy import Accuracy
 from metering.uplift.cache import DISTINCT, CacheGuard, cache_guard, load_cache, make_libraries
 from metering.uplift.gate import AaGate
 from metering.uplift.guards import P99_BOUND, TailGuard, tail_guard
+from tests.quick import some
 
 CHILD = Path(__file__).with_name("cheating_child.py")
 PAIRS, FLOOR = 6, 0.9999
@@ -159,7 +163,7 @@ def measured(
     found = cache.measure_cache(
         plan,
         SutSpec("onnxruntime", arrangement="single"),
-        SutSpec("onnxruntime", arrangement="grouped", batch=16),
+        load_paired(evidence / "uplift").other,
         model=inputs["model"],
         samples=inputs["samples"],
         evidence=evidence,
@@ -187,7 +191,41 @@ def test_a_system_that_caches_its_outputs_is_caught(
     assert CacheGuard.from_dict(data).to_dict() == data
     uplift = load_paired(evidence / "uplift")
     assert decide(OPEN_GATE, uplift, SAME, 0.02, guards=(guard,)).reasons == (guard.reason,)
+    from_logs_alone(evidence, monkeypatch)
     refusals_of_edited_evidence(out)
+
+
+def from_logs_alone(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole evidence, as if the recording machine had run the cache test as well."""
+    monkeypatch.setattr(whole, "CACHE_PAIRS", PAIRS)
+    measured = evidence / "uplift/runs" / load_paired(evidence / "uplift").pairs[1].other.run_id
+    model = json.loads((measured / "spec.json").read_text())["model_sha256"]
+    build = json.loads((measured / "result.json").read_text())["stack_digest"]
+    runs = sorted((evidence / "cache/runs").iterdir())
+    for run in runs:
+        restate(run, model, build)
+    found = recompute(evidence)
+    assert not found.decision.kept
+    assert [reason for reason in found.decision.reasons if "outputs are cached" in reason]
+    assert main(["uplift", str(evidence)]) == 1
+    for other in ({"model": "0" * 64, "build": build}, {"model": model, "build": "0" * 64}):
+        for run in runs:
+            restate(run, **other)
+        with pytest.raises(EvidenceError, match="another model or build"):
+            recompute(evidence)
+    monkeypatch.setattr(whole, "CACHE_PAIRS", PAIRS + 1)
+    with pytest.raises(EvidenceError, match="not those of the plan"):
+        recompute(evidence)
+
+
+def restate(run: Path, model: str, build: str) -> None:
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**spec, "model_sha256": model}))
+    result = json.loads((run / "result.json").read_text())
+    digest = hashlib.sha256((run / "spec.json").read_bytes()).hexdigest()
+    result |= {"stack_digest": build, "spec_sha256": digest}
+    result["files"]["spec.json"] = digest
+    (run / "result.json").write_text(json.dumps(result))
 
 
 def refusals_of_edited_evidence(out: Path) -> None:
@@ -211,7 +249,7 @@ def refusals_of_edited_evidence(out: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["honest", "guessing"])
+@pytest.mark.parametrize("case", some(["guessing", "honest"], 1))
 def test_who_computes_is_not_caught_and_who_guesses_is(
     plan: MeasurementPlan,
     inputs: dict[str, Any],
