@@ -59,7 +59,8 @@ EXACT = 2.0**22
 INDEX_EDGE = 2**40
 
 _CASTS = ("i32", "i64", "i8", "u8")
-_GROWING = ("add", "sub", "mul", "neg", "shl", "sum", *_CASTS)
+_DOTS = ("dot4", "dot4_low", "dot4_high", "dot_i8")
+_GROWING = ("add", "sub", "mul", "neg", "shl", "sum", *_CASTS, *_DOTS)
 
 
 class Fault(Exception):
@@ -163,6 +164,9 @@ class Machine:
         if name in _CASTS:
             exact = np.asarray(args[0], np.float64)
             wrong = ~(np.abs(exact - np.asarray(result, np.float64)) < 1.0)
+        elif name in _DOTS:  # the products alone fit; adding them to what is there may not
+            added = WORDS[name].meaning(np.zeros_like(args[0]), *args[1:])
+            wrong = args[0].astype(np.int64) + added != result
         else:
             # Lanes have 32 bits at most, so that one step more fits 64.
             wide = [np.asarray(arg).astype(np.int64) for arg in args]

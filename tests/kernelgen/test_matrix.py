@@ -19,7 +19,7 @@ from kernelgen.judge import claims
 from kernelgen.machine import describe, isa_flags
 from kernelgen.schedule import ScheduleError
 from kernelgen.targets.cpu import compile_shared
-from kernelgen.tile import Build, TileError, check, interpret, parse, text
+from kernelgen.tile import Build, Fault, TileError, check, interpret, parse, text
 from kernelgen.tile.build import fill, span, word
 from kernelgen.tile.ir import Dtype, Kernel
 from kernelgen.tile.words import WORDS
@@ -234,6 +234,19 @@ def test_products_of_bytes_are_exact(kind: str, shape: tuple[int, int, int]) -> 
         got = agree(kind, rows, k, steps, arrays)
         columns = w.reshape(steps * k, 16, 4).transpose(0, 2, 1).reshape(-1, 16)
         np.testing.assert_array_equal(got, arrays["acc"] + a @ columns)
+
+
+def test_the_interpreter_sees_a_sum_of_bytes_that_does_not_fit() -> None:
+    """C says nothing of it, and the unit wraps around."""
+    arrays = {
+        "acc": np.full((1, 16), 2**31 - 4 * 127 * 127, np.int32),
+        "a": np.full((1, 4), 127, np.int8),
+        "w": np.full((1, 64), 127, np.int8),
+    }
+    with pytest.raises(Fault, match="overflow: dot_i8"):
+        interpret(product("i8", 1, 1), arrays, {})
+    arrays["acc"] -= 1
+    agree("i8", 1, 1, 1, arrays)
 
 
 def test_from_bits_is_the_way_back() -> None:
