@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from kernelgen.machine import Gpu, Machine, fingerprint_of
 from metering.loadgen.files import sha256_bytes
 from metering.loadgen.verify import load_run, load_spec
 from metering.submission import V6_1, Snapshot, build, read, read_request, verify
 from metering.submission.documents import user_conf
 from metering.submission.official import judge
-from metering.submission.system import FIELDS, MEANINGFUL
+from metering.submission.system import (
+    FIELDS,
+    MEANINGFUL,
+    describe,
+    description_findings,
+    registered,
+)
 from tests.metering.submission_cases import (
     ACCURACY,
     DESCRIPTION,
@@ -32,6 +40,7 @@ from tests.metering.submission_cases import (
     forge,
     log_value,
     request,
+    system_record,
     without,
 )
 from tests.quick import some
@@ -112,6 +121,29 @@ def test_the_description_is_the_registry_s_and_owns_to_what_is_not_known(files: 
     assert description["other_software_stack"].startswith("mlcommons-loadgen 6.0.17")
     assert description["host_storage_type"] == "N/A"
     assert "host_storage_type" in description["hw_notes"]
+
+
+def test_accelerators_come_from_the_registry_too() -> None:
+    record = system_record()
+    machine = Machine.from_dict(record["machine"])
+    machine = dataclasses.replace(machine, gpus=(Gpu("Example GPU", 80 * 2**30, "1.0"),) * 2)
+    machine = dataclasses.replace(machine, fingerprint=fingerprint_of(machine))
+    told = describe(
+        registered({**record, "machine": machine.to_dict()}),
+        submitter="Lumen",
+        status="preview",
+        system_type="datacenter",
+        framework="onnxruntime 1",
+        software="mlcommons-loadgen 6.0.17",
+        details={"accelerator_interconnect": "NVLink"},
+    )
+    assert told["accelerators_per_node"] == "2"
+    assert told["accelerator_model_name"] == "Example GPU"
+    assert told["accelerator_memory_capacity"] == "80.0 GiB"
+    assert told["accelerator_interconnect"] == "NVLink"
+    assert told["accelerator_host_interconnect"] == "N/A"
+    assert "accelerator_host_interconnect" in told["hw_notes"]
+    assert description_findings("x", told, "Lumen") == []
 
 
 def test_the_logs_are_the_runs_bytes_and_the_hash_is_of_the_whole_log(
