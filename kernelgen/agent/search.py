@@ -29,6 +29,9 @@ PATIENCE = 40
 FIRST_TRIES = 20
 """Random schedules tried when the default is refused, before the operator is given up."""
 
+CLOSING = "closing"
+"""Proposer of the trial in which the winner meets the first correct kernel."""
+
 FAULTS_IN_A_ROW = 3
 """Failures of the machine (not of a candidate) in a row after which a search ends."""
 
@@ -62,8 +65,12 @@ class Limits:
 
 @dataclass
 class Found:
-    """`best` is the best accepted proposal, None when nothing was correct; `speed` is against
-    `default`. `ended` says in a word why the search stopped.
+    """`best` is the best accepted proposal, None when nothing was correct. `ended` says in a word
+    why the search stopped.
+
+    `speed` is against the first correct kernel, mostly `default`: once the search is over, that of
+    a direct race (`closing`), since a chain of wins proves no sum of them on a machine that changes
+    meanwhile. After Ctrl-C it is the product of the chain.
     """
 
     default: Schedule
@@ -72,16 +79,22 @@ class Found:
     """The best accepted schedule, the same as `best` unless a written kernel won."""
     speed: float = 1.0
     trials: list[Trial] = field(default_factory=list)
+    closing: Trial | None = None
+    """The last winner against the first correct kernel; None when it won directly, or did not."""
     interrupted: bool = False
     ended: str = ""
 
     @property
     def seconds(self) -> float:
-        return sum(trial.seconds + trial.proposing_s for trial in self.trials)
+        return sum(trial.seconds + trial.proposing_s for trial in self._paid)
 
     @property
     def cost(self) -> Decimal:
-        return sum((Decimal(trial.cost) for trial in self.trials), Decimal(0))
+        return sum((Decimal(trial.cost) for trial in self._paid), Decimal(0))
+
+    @property
+    def _paid(self) -> list[Trial]:
+        return self.trials if self.closing is None else [*self.trials, self.closing]
 
     @property
     def accepted(self) -> int:
@@ -120,6 +133,7 @@ def search(
     run = _Search(space, evaluator, rng, found, budget_s, limits, bandit, stopwatch, on_trial)
     try:
         found.ended = run.run(starts or {})
+        run.close()
     except KeyboardInterrupt:
         found.interrupted = True
         found.ended = "interrupted"
@@ -149,6 +163,8 @@ class _Search:
         self._stopwatch = stopwatch
         self._on_trial = on_trial
         self._history = History(found.default)
+        self._first_correct: Proposal | None = None
+        self._wins = 0
         self._faults = 0
         self._idle = 0
 
@@ -170,6 +186,22 @@ class _Search:
             name, offer = proposal
             self._settle(name, offer, self._stopwatch() - began)
         return self._spent() or "nothing correct"
+
+    def close(self) -> None:
+        """Race the winner of a chain of wins against what the chain began with; a winner that is
+        not faster than that is none.
+        """
+        found = self._found
+        if self._wins < 2 or found.best is None:
+            return
+        found.closing = self._evaluator.evaluate(
+            found.best, self._first_correct, number=len(found.trials), proposer=CLOSING
+        )
+        if found.closing.accepted and found.closing.ratio is not None:
+            found.speed = found.closing.ratio
+            return
+        found.best, found.speed = self._first_correct, 1.0
+        found.schedule = found.best if isinstance(found.best, Schedule) else None
 
     def _first(self, starts: Mapping[str, Proposal]) -> None:
         trial = self._attempt(self._found.default, "default")
@@ -235,6 +267,8 @@ class _Search:
         speed = found.speed * (trial.ratio or 1.0) if comparable else None
         if trial.accepted:
             speed = found.speed = found.speed * (trial.ratio or 1.0) if found.best else 1.0
+            self._wins += found.best is not None
+            self._first_correct = self._first_correct or offer
             found.best = history.best = offer
         if isinstance(offer, Schedule):
             history.speed[offer] = speed
@@ -243,6 +277,12 @@ class _Search:
         else:
             history.written[offer.text()] = offer
 
+    def _reserve(self) -> Decimal:
+        """What the closing race may cost."""
+        if not self._wins:
+            return Decimal(0)
+        return max(Decimal(trial.cost) for trial in self._found.trials)
+
     def _spent(self) -> str:
         """Why nothing more may be tried; empty while it may."""
         found, limits = self._found, self._limits
@@ -250,7 +290,7 @@ class _Search:
             return "budget"
         if limits.trials is not None and len(found.trials) >= limits.trials:
             return "trials"
-        if limits.money is not None and found.cost >= limits.money:
+        if limits.money is not None and found.cost + self._reserve() >= limits.money:
             return "money"
         if self._faults >= FAULTS_IN_A_ROW:
             return "faults"

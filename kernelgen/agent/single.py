@@ -95,9 +95,11 @@ class Single:
         line = None if options.llm is None else Transcript(out / ANSWERS, options.llm.ask)
         place = _Kept(out / KERNEL, bench, self.operator)
         try:
-            return self._search(
+            found = self._search(
                 place, kept, line, bench.book_tokens, on_trial, stopwatch=time.monotonic
             )
+            place.settle(found.best)
+            return found
         finally:
             place.close()
             shutil.rmtree(work, ignore_errors=True)
@@ -229,6 +231,13 @@ class _Kept:
         if trial.accepted:
             self._next.replace(self._path)
         return trial
+
+    def settle(self, best: Proposal | None) -> None:
+        """Leave `best`, also where the closing race sent the search back to where it began."""
+        text = None if best is None else text_of(self._operator, best)
+        if text is not None and self._path.read_text(encoding="ascii") != text:
+            self._next.write_text(text, encoding="ascii")
+            self._next.replace(self._path)
 
     def close(self) -> None:
         self._next.unlink(missing_ok=True)

@@ -41,10 +41,11 @@ def operator_result(
     default: Schedule,
     default_ns: float | None,
 ) -> OperatorResult:
-    """One row of the result. The ratio is that of the last win alone when the kept schedule took
-    several.
+    """One row of the result. The ratio is that of the race against the default; where Ctrl-C left
+    no time for it, the product of the wins with the last one's interval.
     """
-    wins = [] if found is None else [t for t in found.trials if t.accepted and t.ratio is not None]
+    raced = [] if found is None else [*found.trials, *([found.closing] if found.closing else [])]
+    wins = [trial for trial in raced if trial.accepted and trial.ratio is not None]
     kept = chosen[name]
     last = next((trial for trial in reversed(wins) if trial.schedule == kept.text()), None)
     speed = found.speed if found is not None and last is not None else 1.0

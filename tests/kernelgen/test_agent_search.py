@@ -18,7 +18,7 @@ from kernelgen.agent.ledger import Booking, Ledger
 from kernelgen.agent.proposers import PROPOSERS, Bandit, Cross, History
 from kernelgen.agent.records import Records, Trial, key, read
 from kernelgen.agent.replay import UNKNOWN, Recorded, replay
-from kernelgen.agent.search import Found, search, transferred
+from kernelgen.agent.search import CLOSING, Found, search, transferred
 from kernelgen.agent.traffic import model_points, operator_points
 from kernelgen.agent.workplace import move_into_place, workplace
 from kernelgen.judge.contest import Point
@@ -91,13 +91,13 @@ def _run(seed: int, budget_s: float = 60.0) -> tuple[Found, Landscape]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_search_climbs_within_its_budget(seed: int) -> None:
-    found, landscape = _run(seed)
+    found, _ = _run(seed)
     assert found.schedule is not None
     top = _speed(Schedule.of("hill", {"a": 8, "b": 3, "kind": "odd"}))
     assert _speed(found.schedule) >= 0.9 * top
     assert found.speed == pytest.approx(_speed(found.schedule) / _speed(found.default))
     assert found.seconds <= 60.0 + SECONDS
-    assert len({trial.schedule for trial in landscape.trials}) == len(landscape.trials)
+    assert len({trial.schedule for trial in found.trials}) == len(found.trials)
 
 
 def test_no_budget_still_judges_the_default() -> None:
@@ -165,6 +165,53 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
     assert len(found.trials) == 25
     assert found.schedule is not None
     assert found.speed > 1.0
+
+
+class Circle(Landscape):
+    """A machine that changes: whatever comes later seems a tenth faster than what it is raced
+    with, but the first of all is the fastest, or `direct` times slower.
+    """
+
+    def __init__(self, direct: float) -> None:
+        super().__init__()
+        self.direct = direct
+
+    def evaluate(
+        self,
+        schedule: Schedule,
+        incumbent: Schedule | None,
+        *,
+        number: int,
+        proposer: str,
+        proposing_s: float = 0.0,
+    ) -> Trial:
+        trial = super().evaluate(schedule, incumbent, number=number, proposer=proposer)
+        if incumbent is None:
+            return trial
+        ratio = self.direct if proposer == CLOSING else 1.1
+        return replace(trial, ratio=ratio, reason="accepted" if ratio > 1 else "slower")
+
+
+def test_a_chain_of_wins_counts_for_what_it_wins_directly() -> None:
+    found = search(_space(), Circle(1.25), np.random.default_rng(0), budget_s=30.0)
+    assert found.closing is not None
+    assert found.closing.accepted
+    assert (found.closing.schedule, found.closing.incumbent) == (
+        found.schedule.text() if found.schedule else "",
+        found.default.text(),
+    )
+    assert found.speed == 1.25
+    assert found.closing not in found.trials
+    assert found.seconds == pytest.approx(
+        sum(trial.seconds for trial in found.trials) + found.closing.seconds
+    )
+
+
+def test_a_chain_of_wins_that_leads_in_a_circle_wins_nothing() -> None:
+    found = search(_space(), Circle(0.9), np.random.default_rng(0), budget_s=30.0)
+    assert found.closing is not None
+    assert found.best == found.schedule == found.default
+    assert found.speed == 1.0
 
 
 def test_an_old_winner_is_judged_again_before_it_counts() -> None:
