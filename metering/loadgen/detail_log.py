@@ -15,6 +15,8 @@ from typing import Any
 _MARK = ":::MLLOG "
 # Said more than once by design; everything else may be repeated only with the same value.
 _REPEATING = ("generic_message", "warning_", "error_", "loaded_qsl_set", "logger_")
+_MOST_DIGITS = 40
+"""Before or after the point; a float64 has up to 17 that mean anything."""
 
 
 class DetailLogError(ValueError):
@@ -59,12 +61,23 @@ def parse(data: bytes) -> DetailLog:
     return DetailLog(values=values, errors=tuple(errors), warnings=tuple(warnings))
 
 
+def _number(text: str) -> Decimal:
+    """A number of a size that something can have: whole digits of 1e999999 would fill the memory.
+
+    Infinities and NaN, which JSON does not have but Python's reader takes, are refused too.
+    """
+    number = Decimal(text)
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError(f"{text[:40]} is not a number that LoadGen prints")
+    return number
+
+
 def _entry(line: str, number: int) -> dict[str, Any]:
     if not line.startswith(_MARK):
         raise DetailLogError(f"detail log: line {number} does not start with {_MARK.strip()}")
     try:
-        entry = json.loads(line[len(_MARK) :], parse_float=Decimal)
-    except ValueError as error:
+        entry = json.loads(line[len(_MARK) :], parse_float=_number, parse_constant=_number)
+    except (ValueError, RecursionError) as error:
         raise DetailLogError(f"detail log: line {number} is not JSON: {error}") from error
     if (
         not isinstance(entry, dict)

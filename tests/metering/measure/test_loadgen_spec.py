@@ -136,6 +136,10 @@ def test_every_difference_between_asked_and_effective_is_named(make_spec: MakeSp
     assert differences({"effective_seed": seed}, {"effective_seed": seed[:-1] + "7"})
 
 
+def _said(value: bytes) -> bytes:
+    return b':::MLLOG {"key": "a", "value": ' + value + b', "metadata": {}}\n'
+
+
 def test_the_detail_log_is_read_strictly() -> None:
     log = parse(line("a", 1) + line("generic_message", "x") + line("generic_message", "y"))
     assert log.values["a"] == 1
@@ -148,6 +152,12 @@ def test_the_detail_log_is_read_strictly() -> None:
         (line("a", 1) + line("a", 2), "second time"),
         (b":::MLLOG {not json}\n", "not JSON"),
         (b':::MLLOG {"key": "a"}\n', "lacks"),
+        (_said(b"1e999999"), "not a number that LoadGen prints"),
+        (_said(b"1e-999999"), "not a number that LoadGen prints"),
+        (_said(b"NaN"), "not a number that LoadGen prints"),
+        (_said(b"-Infinity"), "not a number that LoadGen prints"),
+        (_said(b"9" * 5000), "not JSON"),
+        (_said(b"[" * 100_000), "not JSON"),
     ):
         with pytest.raises(DetailLogError, match=reason):
             parse(data)
