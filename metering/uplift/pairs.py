@@ -124,11 +124,16 @@ def measure_pairs(
     runs = out / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     document = _open_document(base, other, pairs, seed, order, out)
+    resuming = len(document["pairs"]) > 0
     while True:
         done = _load_pairs(document, out)
         if len(done) == len(order) or any(not p.base.valid or not p.other.valid for p in done):
             return _paired(document, done)
         number = len(done)
+        if resuming and document["started"] is None:
+            # The time that passed since the last pair must not look like a run that was dropped.
+            document["resumed"] = [*document.get("resumed", []), number]
+        resuming = False
         attempt = _begin_attempt(document, out, number)
         first = order[number]
         second = ARMS[1 - ARMS.index(first)]
@@ -222,11 +227,6 @@ def _open_document(
                 f"out: {out} holds a measurement with another {', '.join(different)}; "
                 "use a new folder"
             )
-        done = len(document["pairs"])
-        if 0 < done < len(order) and document["started"] is None:
-            # The time that passed since the last pair must not look like a run that was dropped.
-            document["resumed"] = [*document.get("resumed", []), done]
-            write_json(out / PAIRS, document)
         return document
     document = {**wanted, "pairs": [], "abandoned": [], "resumed": [], "started": None}
     write_json(out / PAIRS, document)

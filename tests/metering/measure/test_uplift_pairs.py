@@ -154,7 +154,9 @@ def test_a_run_that_is_not_valid_ends_the_measurement_for_good(
     with pytest.raises(ValueError, match="INVALID"):
         found.log_ratios()
     # Asking again is no second roll of the dice.
+    record = (out / "pairs.json").read_bytes()
     assert measure_pairs(base, base, pairs=PAIRS, seed=1, out=out).faults == found.faults
+    assert (out / "pairs.json").read_bytes() == record
     assert load_paired(out).faults == found.faults
 
 
