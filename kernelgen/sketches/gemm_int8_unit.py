@@ -3,8 +3,9 @@ weights.
 
 In: a program under way, packed weights. Out: the statements of one call. Never here: a choice.
 
-Where rows are left over, the last tile takes some of those before it once more; fewer rows than a
-tile has are copied among rows of zeros.
+Tiles of rows come outside, panels inside: results are then written to few rows at a time, and where
+they are many, writing them is what takes longest. Where rows are left over, the last tile takes
+some of those before it once more; fewer rows than a tile has are copied among rows of zeros.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ def in_unit(
             a = b.buffer("filled_rows", _dtype(operator), (m, _whole(operator)), "local")
             with b.parallel("i", 0, m) as i:
                 _filled_up(b, operator, a, memory["a"], i, vector)
-        with _panels(b, operator, memory, weights, kept) as (p, finish):
-            pairs = b.let("pairs", m // (2 * SIDE))
-            with b.loop("t", 0, pairs) as t:
+        pairs = b.let("pairs", m // (2 * SIDE))
+        with b.loop("t", 0, pairs) as t:
+            with _panels(b, operator, memory, weights, kept) as (p, finish):
                 top = b.let("top", t * (2 * SIDE))
                 _two_tiles(b, weights, a, p, top, kept)
                 finish(top, 2 * SIDE, 1)
-            with b.loop("rest", pairs * (2 * SIDE), m, SIDE) as rest:
+        with b.loop("rest", pairs * (2 * SIDE), m, SIDE) as rest:
+            with _panels(b, operator, memory, weights, kept) as (p, finish):
                 top = b.let("top", minimum(rest, m - SIDE))
                 _one_tile(b, weights, a, p, top, kept)
                 finish(top, SIDE, 2)
