@@ -61,16 +61,16 @@ def in_unit(
             with b.parallel("i", 0, m) as i:
                 _filled_up(b, operator, a, memory["a"], i, vector)
         pairs = b.let("pairs", m // (2 * SIDE))
-        with b.loop("t", 0, pairs) as t:
-            with _panels(b, operator, memory, weights, kept) as (p, finish):
-                top = b.let("top", t * (2 * SIDE))
-                _two_tiles(b, weights, a, p, top, kept)
-                finish(top, 2 * SIDE, 1)
-        with b.loop("rest", pairs * (2 * SIDE), m, SIDE) as rest:
-            with _panels(b, operator, memory, weights, kept) as (p, finish):
-                top = b.let("top", minimum(rest, m - SIDE))
-                _one_tile(b, weights, a, p, top, kept)
-                finish(top, SIDE, 2)
+        over = _panels(b, operator, memory, weights, kept)
+        with b.loop("t", 0, pairs) as t, over as (p, finish):
+            top = b.let("top", t * (2 * SIDE))
+            _two_tiles(b, weights, a, p, top, kept)
+            finish(top, 2 * SIDE, 1)
+        over = _panels(b, operator, memory, weights, kept)
+        with b.loop("rest", pairs * (2 * SIDE), m, SIDE) as rest, over as (p, finish):
+            top = b.let("top", minimum(rest, m - SIDE))
+            _one_tile(b, weights, a, p, top, kept)
+            finish(top, SIDE, 2)
 
 
 Finish = Callable[[Expr, Arg, int], None]
