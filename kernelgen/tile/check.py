@@ -198,12 +198,10 @@ def _word(here: str, word: Word, kinds: list[Type], expr: Op) -> Type:
             wanted = f"i32[rows, n], {' or '.join(either)}[rows, 4], {word.dtypes[2]}[4 n]"
             raise TileError(f"{where}: wanted {wanted}")
         return acc
-    if word.kind == "cast":
+    if word.kind in ("cast", "bits"):
         _wanted(where, word, kinds)
-        return Type(word.name, kinds[0].shape)  # type: ignore[arg-type]
-    if word.kind == "bits":
-        _wanted(where, word, kinds)
-        return Type("i32" if word.name == "bits" else "f32", kinds[0].shape)
+        to = {"bits": "i32", "from_bits": "f32"}.get(word.name, word.name)
+        return Type(to, kinds[0].shape)  # type: ignore[arg-type]
     if word.kind == "matrix":
         reason = misfit(word.name, *((kind.dtype, kind.shape) for kind in kinds))
         if reason is not None:
