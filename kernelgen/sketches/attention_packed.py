@@ -7,6 +7,9 @@ The keys of a head are turned once, square by square, so that scores of one quer
 vectors along the keys. A block of query rows then has its scores, softmax and weighted sum of
 values done while they are in the first cache. Blocks are of nearly equal height, so that none has
 too few sums to keep the multipliers busy.
+
+Inside a model memory would idle meanwhile: with `ahead`, every head of the first sequence asks for
+as many lines of the weights that follow in packed memory, which are the next operator's.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from kernelgen.schedule.families import registers
 from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.ragged import check_offsets, sequences
+from kernelgen.sketches.row import LINE
 from kernelgen.sketches.sketch import Sketch, begin, widths
 from kernelgen.tile.build import (
     Build,
@@ -76,9 +80,12 @@ def _program(operator: Attention, schedule: Schedule) -> Kernel:
     most = b.dim("tokens") // (kv * v) * kv + kv
     memory["tail"] = b.buffer("tail", "f32", (v, operator.head_size), "private")
     memory["turned"] = b.buffer("turned", "f32", (most, operator.head_size + qr, v), "private")
+    ahead = schedule.number("ahead")
+    if ahead:
+        memory["following"] = b.buffer("following", "f32", (0,), "packed")
     with b.run():
         check_offsets(b, memory["offsets"])
-        for _, first, length in sequences(b, memory["offsets"]):
+        for s, first, length in sequences(b, memory["offsets"]):
             strips = b.let("strips", (length + (kv * v - 1)) // (kv * v) * kv)
             p = _Parts(operator, v, kv, b, memory, first, length, strips)
             blocks = b.let("blocks", (length + (qr - 1)) // qr)
@@ -86,6 +93,8 @@ def _program(operator: Attention, schedule: Schedule) -> Kernel:
             with b.loop("head", 0, operator.heads) as head:
                 for i, part in enumerate("qkv"):
                     b.let(f"{part}_at", head * operator.head_size + i * operator.hidden)
+                if ahead:
+                    _fetch(p, s, head, ahead)
                 _turn(p)
                 with b.loop("block", 0, blocks) as block:
                     row = b.let("begin", block * length // blocks)
@@ -101,6 +110,13 @@ def _clear_tail(p: _Parts) -> None:
     b = p.b
     with b.loop("i", p.length % p.v, p.v) as i, b.loop("c", 0, p.operator.head_size, p.v) as c:
         p.memory["tail"][i, span(c, p.v)] = fill(0.0, "f32", p.v)
+
+
+def _fetch(p: _Parts, s: Expr, head: Expr, lines: int) -> None:
+    """Asks for this head's share of what follows; a long run of sequences asks once."""
+    b = p.b
+    with b.when(s.equals(0)), b.loop("line", head * lines, head * lines + lines) as line:
+        b.prefetch(p.memory["following"], line * LINE)
 
 
 def _turn(p: _Parts) -> None:
@@ -207,8 +223,14 @@ def _space(operator: Attention, machine: Machine) -> SearchSpace:
         "vector": wide,
         "qr": (1, 2, 3, 4, 6, 8, 12),
         "kv": (1, 2, 3, 4),
+        "ahead": (0, 32, 64, 128, 256),
     }
-    start: dict[str, Value] = {"vector": wide[-1], "qr": 8 if wide[-1] == 16 else 2, "kv": 1}
+    start: dict[str, Value] = {
+        "vector": wide[-1],
+        "qr": 8 if wide[-1] == 16 else 2,
+        "kv": 1,
+        "ahead": 128,
+    }
     return SearchSpace(operator.name, axes, start, rule)
 
 
