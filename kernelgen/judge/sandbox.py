@@ -1,11 +1,11 @@
 """A child process for code nobody trusts: no network, no environment, no files beyond the C
 library.
 
-In: an executable, arguments, open descriptors. Out: a `Child` to talk to, or an `Outcome` when it
-only has to run. Root starts it under a user id that belongs to nobody else. With bubblewrap: new
-user, pid, network, mount and IPC namespaces, no capabilities, a root made of the C library and
-nothing else, a seccomp filter. Without it: own process group, and the harness's own limits and
-filter; `protection()` then says what is missing.
+In: an executable, arguments, open descriptors. Out: a `Child` to talk to. Root starts it
+under a user id that belongs to nobody else. With bubblewrap: new user, pid, network, mount and IPC
+namespaces, no capabilities, a root made of the C library and nothing else, a seccomp filter.
+Without it: own process group, and the harness's own limits and filter; `protection()` then says
+what is missing.
 Never here: what the child's answers mean.
 """
 
@@ -373,44 +373,6 @@ def _start_plain(
         **identity(),  # type: ignore[call-overload]
     )
     return Child(process, None, folder)
-
-
-def run(
-    executable: Path,
-    arguments: Sequence[str],
-    *,
-    limit_s: float,
-    read_only: Mapping[Path, str] | None = None,
-    output_bytes: int = TEXT_LIMIT_BYTES,
-    with_proc: bool = False,
-    descriptors: Sequence[int] = (),
-) -> Outcome:
-    """Run to the end, the wall limit or the output cap, whichever comes first; stdout and stderr
-    come back together.
-    """
-    read_end, write_end = os.pipe()
-    began = time.monotonic()
-    try:
-        with os.fdopen(write_end, "wb") as sink:
-            child = start(
-                executable,
-                arguments,
-                read_only=read_only,
-                with_proc=with_proc,
-                stdout=sink,
-                descriptors=descriptors,
-            )
-        text, ended_by = collect(read_end, began + limit_s, output_bytes)
-    finally:
-        os.close(read_end)
-    if ended_by == "itself":
-        left = max(0.0, began + limit_s - time.monotonic())
-        code = child.wait(left)
-        ended_by = "itself" if code is not None else "wall limit"
-    errors = child.text()
-    code = child.kill()
-    combined = (text.decode("utf-8", "replace") + errors)[:output_bytes]
-    return Outcome(code, ended_by, combined, time.monotonic() - began)
 
 
 def collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:

@@ -132,7 +132,8 @@ def test_work_after_the_answer_is_refused(
     real = Session.go
 
     def late(self: Session, first: int, calls: int) -> Window:
-        return replace(real(self, first, calls), after_ns=2_000_000)
+        window = real(self, first, calls)
+        return replace(window, after_ns=2_000_000 + 4 * window.wall_ns)
 
     monkeypatch.setattr(Session, "go", late)
     verdict = _judge(_built(PLAIN, tmp_path, "plain"), (Point({"n": 5000}),), machine)

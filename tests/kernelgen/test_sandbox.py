@@ -8,7 +8,7 @@ import os
 import pwd
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -64,9 +64,30 @@ def run(request: pytest.FixtureRequest, program: Path, monkeypatch: pytest.Monke
         assert sandbox.bubblewrap() is not None, "bubblewrap is missing or does not work here"
 
     def call(*words: str, limit_s: float = 5.0, **more: int) -> sandbox.Outcome:
-        return sandbox.run(program, words, limit_s=limit_s, **more)
+        return _outcome(program, words, limit_s=limit_s, **more)
 
     return call
+
+
+def _outcome(
+    program: Path, words: Sequence[str], *, limit_s: float, output_bytes: int = 64 << 10
+) -> sandbox.Outcome:
+    """To the end, the wall limit or the output cap; stdout and stderr come back together."""
+    read_end, write_end = os.pipe()
+    began = time.monotonic()
+    try:
+        with os.fdopen(write_end, "wb") as sink:
+            child = sandbox.start(program, words, stdout=sink)
+        text, ended_by = sandbox.collect(read_end, began + limit_s, output_bytes)
+    finally:
+        os.close(read_end)
+    left = max(0.0, began + limit_s - time.monotonic())
+    if ended_by == "itself" and child.wait(left) is None:
+        ended_by = "wall limit"
+    errors = child.text()
+    code = child.kill()
+    whole = (text.decode("utf-8", "replace") + errors)[:output_bytes]
+    return sandbox.Outcome(code, ended_by, whole, time.monotonic() - began)
 
 
 def _walled(run: Run) -> bool:
