@@ -38,7 +38,12 @@ def _program(operator: Gemv, schedule: Schedule) -> Kernel:
         if apart:
             with b.parallel("p", 0, apart) as p:
                 _together(
-                    b, operator, schedule, memory, panels, [p + s * apart for s in range(streams)]
+                    b,
+                    operator,
+                    schedule,
+                    memory,
+                    panels,
+                    [p + s * apart for s in range(streams)],
                 )
         if count % streams:
             with b.parallel("q", streams * apart, count) as q:
@@ -60,14 +65,14 @@ def _together(
     k, n, x, out = operator.k, operator.n, memory["x"], memory["out"]
     stem = "acc" if len(which) > 1 else "one"
     accs = [b.let(f"{stem}{s}", fill(0.0, "f32", lanes)) for s in range(len(which))]
-    starts = [b.let(f"start{s}", p * (k * lanes)) for s, p in enumerate(which)]
+    starts = [b.let(f"start{s}", p * k) for s, p in enumerate(which)]
     with b.loop("kk", 0, k, unroll=schedule.number("ku")) as kk:
         for s, start in enumerate(starts):
-            at = b.let(f"at{s}", start + kk * lanes)
+            at = b.let(f"at{s}", start + kk)
             if distance:
                 for line in range(0, lanes, LINE):
-                    b.prefetch(panels, at + (distance + line))
-            accs[s] = b.let(f"{stem}{s}", fma(x[kk], panels[span(at, lanes)], accs[s]))
+                    b.prefetch(panels, (at, distance + line))
+            accs[s] = b.let(f"{stem}{s}", fma(x[kk], panels[at, span(0, lanes)], accs[s]))
     for p, acc in zip(which, accs, strict=True):
         if n % lanes:
             out[span(p * lanes, lanes, n - p * lanes)] = acc

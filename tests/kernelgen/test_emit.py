@@ -141,53 +141,6 @@ def test_many_drawn_schedules_meet_the_bound(family, width, folder):
         test_drawn_schedules_meet_the_bound(family, width, seed, folder)
 
 
-TILES = pytest.mark.skipif(
-    not {"amx_bf16", "amx_tile"} <= set(HERE.isa),
-    reason="needs a matrix unit that the system lets us use",
-)
-
-
-@TILES
-@pytest.mark.parametrize("family", ["gemm_bias", "gemm_bias_gelu", "gemm_bias_residual_layernorm"])
-@pytest.mark.parametrize(("block", "nr"), [(24, 3), (96, 1)])
-def test_the_matrix_unit_is_as_exact_as_multiply_adds(family, block, nr, folder):
-    operator = OPERATORS[family]
-    found = space(operator, HERE)
-    schedule = found.default().with_choice("mr", 8).with_choice("nr", nr)
-    schedule = schedule.with_choice("tiles", 9).with_choice("rows", block)
-    assert found.legal(schedule) is None
-    options = (*flags(HERE, schedule), *WARNINGS)
-    out = folder / f"{family}_tiles_{block}.so"
-    outcome = compile_shared(source(operator, schedule), options, out)
-    assert outcome.path is not None, outcome.stderr
-    native, plain = Native(outcome.path), built(family, 16, None, folder)
-    rng = np.random.default_rng(0)
-    for rows in (8, 9, 16, 17, 31, 32, 33, 48, 49, 65, 201):
-        for regime in ("nominal", "shifted", "scaled_up", "scaled_down", "integer_exact"):
-            dims = {"m": rows}
-            arrays = operator.sample(rng, dims, regime)
-            wanted = operator.oracle(arrays, dims)["out"]
-            bound = operator.error_bound(arrays, dims)["out"]
-            rc, got = run(native, operator, arrays, dims)
-            assert rc == 0
-            worst = (np.abs(got - wanted) / np.maximum(bound, 1e-300)).max()
-            other = np.abs(run(plain, operator, arrays, dims)[1] - wanted)
-            assert worst <= 2.0 * (other / np.maximum(bound, 1e-300)).max() + 0.05, (rows, regime)
-            assert worst <= 1.0
-
-
-def test_the_matrix_unit_is_offered_only_where_there_is_one():
-    operator = OPERATORS["gemm_bias"]
-    assert space(operator, MACHINES[8]).axes["tiles"] == (0,)
-    assert space(operator, MACHINES[8]).default().number("tiles") == 0
-
-
-@TILES
-def test_the_matrix_unit_is_left_alone_where_sizes_do_not_fit_it():
-    assert space(GemmBias(96, 96), HERE).default().number("tiles") > 0
-    assert space(GemmBias(96, 48), HERE).default().number("tiles") == 0
-
-
 @pytest.mark.parametrize("width", MACHINES)
 def test_integers_come_out_exact(width, folder):
     operator, native = OPERATORS["gemm_bias"], built("gemm_bias", width, None, folder)
