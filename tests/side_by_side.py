@@ -24,7 +24,9 @@ TIMELESS = (
     "tests/e2e/",
     "tests/kernelgen/test_cross.py",
     "tests/kernelgen/test_emit.py",
+    "tests/kernelgen/test_gemm_",
     "tests/kernelgen/test_graph.py",
+    "tests/kernelgen/test_matrix.py",
     "tests/kernelgen/test_ops.py",
     "tests/kernelgen/test_ops_linear.py",
     "tests/kernelgen/test_ops_rows.py",
@@ -57,6 +59,7 @@ TIMELESS = (
     "tests/portal/test_workspace.py",
     "tests/reports/",
     "tests/test_layout.py",
+    "tests/test_side_by_side.py",
 )
 TIMED = "timed"
 FIRST = "gw0"
