@@ -70,7 +70,8 @@ def _program(operator: GemmInt8, schedule: Schedule) -> Kernel:
             f"{operator.name}: tiles: got panels of {lanes} columns, wanted {2 * SIDE}"
         )
     b, memory = begin(operator)
-    weights = _packed(b, operator, memory, lanes, STEP_BYTES if start else 4)
+    ahead = schedule.number("prefetch") // (4 * lanes)
+    weights = _packed(b, operator, memory, lanes, STEP_BYTES if start else 4, ahead)
     if not start:
         with b.run():
             _on_vectors(b, operator, schedule, memory, weights)
@@ -84,7 +85,7 @@ def _program(operator: GemmInt8, schedule: Schedule) -> Kernel:
 
 
 def _packed(
-    b: Build, operator: GemmInt8, memory: dict[str, Memory], lanes: int, multiple: int
+    b: Build, operator: GemmInt8, memory: dict[str, Memory], lanes: int, multiple: int, ahead: int
 ) -> Weights:
     k, n, w = operator.k, operator.n, memory["w"]
     return Weights(
@@ -93,6 +94,7 @@ def _packed(
         by_columns(b, "scales", n, lanes, 1, lambda column, group: memory["w_scale"][column]),
         lanes,
         rounded(k, multiple) // 4,
+        ahead,
     )
 
 
@@ -108,15 +110,14 @@ def _on_vectors(
     bytes_of_a = memory["a"]
     if operator.signed or k % 4:
         bytes_of_a = _copied(b, operator, memory["a"], v)
-    distance = schedule.number("prefetch") // (4 * lanes)
 
     def tile(p: Expr, top: Expr, r: int) -> None:
         acc = b.let(f"acc{r}", fill(0, "i32", r, lanes))
         with b.loop("s", 0, rounded(k, 4) // 4, unroll=schedule.number("ku")) as s:
             at = b.let("at", p * weights.steps + s)
-            if distance:
+            if weights.ahead:
                 for line in range(0, 4 * lanes, 64):
-                    b.prefetch(weights.panels, (at + distance, line))
+                    b.prefetch(weights.panels, (at + weights.ahead, line))
             four = bytes_of_a[span(top, r), span(s * 4, 4)]
             acc = b.let(f"acc{r}", word("dot4", acc, four, weights.panels[at, span(0, 4 * lanes)]))
         zero = b.let("zero", cast("i32", memory["a_zero"][0]) + (128 if operator.signed else 0))

@@ -29,7 +29,8 @@ STEP_BYTES = 4 * SIDE
 @dataclass(frozen=True)
 class Weights:
     """`panels`: i8 (panels x steps, 4 lanes), four inner places of `lanes` columns side by side;
-    `sums`: i32 (panels, lanes), of every column; `scale`: f32 (panels, lanes).
+    `sums`: i32 (panels, lanes), of every column; `scale`: f32 (panels, lanes). `ahead`: how many
+    rows of `panels` ahead of their use they are fetched, 0 for not at all.
     """
 
     panels: Memory
@@ -37,6 +38,7 @@ class Weights:
     scale: Memory
     lanes: int
     steps: int
+    ahead: int
 
 
 def in_unit(
@@ -136,6 +138,9 @@ def _clear(b: Build) -> None:
 
 def _weights(b: Build, weights: Weights, p: Expr, s: Expr) -> None:
     at = b.let("step", p * weights.steps + s * SIDE)
+    for line in range(2 * SIDE if weights.ahead else 0):
+        place = at + (weights.ahead + line // 2), line % 2 * STEP_BYTES
+        b.prefetch(weights.panels, place)
     for j in range(2):
         b.let(f"weights{j}", weights.panels[span(at, SIDE), span(j * STEP_BYTES, STEP_BYTES)])
 
