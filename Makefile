@@ -2,7 +2,7 @@
 #   make demo            the main job end to end on this machine, results in var/demo
 #   make serve           the portal on the demo's result, http://127.0.0.1:8000
 #   make test            lint, types, layer rule and all quick tests
-# Further promises: worker, bench, lint, types, test-slow, services-test, lock, clean.
+# Further promises: worker, bench, bench-uplift, lint, types, test-slow, services-test, lock, clean.
 
 SHELL := /bin/bash
 VENV ?= .venv
@@ -11,8 +11,12 @@ SYSTEM_PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13
 export IGNITION_HOME ?= $(CURDIR)/var
 export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
 PORT ?= 8000
+# Which tests make test runs: all quick ones.
+MARKS ?= not slow and not services and not bench and not gpu
+# Two test processes where there are two cores; tests/side_by_side.py says what each may run.
+PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2)
 
-.PHONY: demo serve worker test test-slow services-test bench lint types models lock clean setup setup-dev
+.PHONY: demo serve worker test test-slow services-test bench bench-uplift lint types models lock clean setup setup-dev
 
 demo: setup models
 	$(BIN)/python manage.py demo
@@ -24,14 +28,17 @@ worker: setup
 	$(BIN)/python -m celery -A portal worker --loglevel INFO
 
 test: setup-dev models lint types
-	$(BIN)/python -m pytest -m "not slow and not services and not bench and not gpu"
+	$(PYTEST) -m "$(MARKS)"
 
 test-slow: setup-dev models
-	$(BIN)/python -m pytest -m "slow"
+	$(PYTEST) -m "slow"
 
 services-test: setup-dev models
 	tools/system_packages.sh services
 	tools/with_services.sh $(BIN)/python -m pytest -m "services"
+
+bench-uplift: setup-dev
+	$(BIN)/python -m pytest -m "bench" -s tests/benchmarks/test_uplift_statistics.py
 
 bench: setup-dev models
 	$(BIN)/python -m pytest -m "bench" -s

@@ -50,10 +50,11 @@ def _base() -> tuple[Path, TextEncoder]:
     )
     encoder = TextEncoder(str(model))
     machine = describe(measure=False)
-    chosen = {
-        name: space(operator, machine).default()
-        for name, operator in encoder.graph.operators.items()
-    }
+    chosen = {}
+    for name, operator in encoder.graph.operators.items():
+        found = space(operator, machine).default()
+        # Small register tiles: fewer variants, so the package compiles in a moment.
+        chosen[name] = found.with_choice("mr", 4) if "mr" in found.as_dict else found
     chosen[MODEL] = space(encoder, machine).default()
     return build(encoder.graph, chosen, folder / "package", machine), encoder
 
