@@ -30,6 +30,7 @@ def run(
     limit_s: float,
     memory_mib: int,
     file_mib: int,
+    cpu_s: int = CPU_LIMIT_S,
     sees: Sequence[str] = SYSTEM,
 ) -> sandbox.Outcome:
     """Run an installed tool (a compiler) in `folder`, the only place it can write to.
@@ -42,7 +43,7 @@ def run(
     # The shell counts memory in KiB and files in blocks of 512 bytes.
     limits = f"ulimit -v {memory_mib << 10}; ulimit -f {file_mib << 11}; ulimit -c 0; "
     # Soft below hard: a limit is then told from a kill by somebody.
-    limits += f"ulimit -S -t {CPU_LIMIT_S}; ulimit -H -t {CPU_LIMIT_S + 5}"
+    limits += f"ulimit -S -t {cpu_s}; ulimit -H -t {cpu_s + 5}"
     words = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *command]
     read_end, write_end = os.pipe()
     began = time.monotonic()
