@@ -26,6 +26,7 @@ from kernelgen.ops.operator import (
     sum_growth,
     values,
 )
+from kernelgen.ops.rows import far_rows
 
 _ERF = np.frompyfunc(erf, 1, 1)
 
@@ -154,7 +155,7 @@ class GemmBiasResidualLayernorm(GemmBias):
         self, rng: np.random.Generator, dims: Mapping[str, int], regime: str
     ) -> dict[str, Array]:
         drawn = super().sample(rng, dims, regime)
-        drawn["residual"] = values(rng, (dims["m"], self.n), regime)
+        drawn["residual"] = far_rows(rng, (dims["m"], self.n), regime)
         drawn["gamma"] = 1.0 + values(rng, (self.n,), "nominal", spread=0.2)
         drawn["beta"] = values(rng, (self.n,), "nominal", spread=0.2)
         return drawn
