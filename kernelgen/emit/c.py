@@ -1,7 +1,8 @@
 """Tile programs in C: named buffers, one small loop over rows and vectors per assignment.
 
-In: a kernel and the vector width in lanes. Out: a `Part` (see `kernelgen.emit.part`) whose `P_run`
-takes all outputs. Never here: a choice; what is unrolled, packed or blocked is in the program.
+In: a kernel and the vector width in lanes. Out: the four functions of an operator (see
+`kernelgen.emit.part`); `P_run` takes all outputs. Never here: a choice; what is unrolled, packed or
+blocked is in the program.
 
 A value of (rows, lanes) becomes `f32x16 acc[rows][lanes / 16]`; the loops over it have written
 bounds, so the compiler keeps it in registers. The memory a program names is the memory the C

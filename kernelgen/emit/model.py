@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelgen.emit.part import BAD_ALIGNMENT, fill
-from kernelgen.emit.unit import Section, prefix_of, section, words_of
+from kernelgen.emit.unit import prefix_of, section, words_of
 from kernelgen.graph.memory import Plan, plan
 from kernelgen.graph.types import Graph, Step
 from kernelgen.schedule.schedule import Schedule, ScheduleError
@@ -85,7 +85,7 @@ _ALONE = """
   { /* ${label}: ${operator} */
     const void *const args[] = {${args}};
     void *const outs[] = {${out}};
-    rc = ${p}_run(args, ${outs}, dim, w${index}, inner);
+    rc = ${p}_run(args, outs, dim, w${index}, inner);
     if (rc) return rc;
   }
 """
@@ -104,7 +104,7 @@ _CHAINED = """\
       { /* ${label}: ${operator} */
         const void *const args[] = {${args}};
         void *const outs[] = {${out}};
-        rc = ${p}_run(args, ${outs}, m, w${index}, inner);
+        rc = ${p}_run(args, outs, m, w${index}, inner);
         if (rc) return rc;
       }
 """
@@ -142,7 +142,7 @@ def model_source(graph: Graph, schedules: Mapping[str, Schedule]) -> str:
         "packing": _packing(graph),
         "inner_sizes": _inner_sizes(graph),
         "pointers": _pointers(graph),
-        "calls": _calls(graph, layout, rows, sections),
+        "calls": _calls(graph, layout, rows),
     }
     return "".join(
         (
@@ -191,7 +191,7 @@ def _pointers(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _calls(graph: Graph, layout: Plan, rows: int, sections: Mapping[str, Section]) -> str:
+def _calls(graph: Graph, layout: Plan, rows: int) -> str:
     text = []
     place = {step.label: index for index, step in enumerate(graph.steps)}
     final = graph.steps[-1].output
@@ -219,7 +219,6 @@ def _calls(graph: Graph, layout: Plan, rows: int, sections: Mapping[str, Section
                     "args": ", ".join(at(value, chained) for value in step.inputs),
                     "p": _name(step),
                     "out": at(step.output, chained),
-                    "outs": "outs" if sections[step.operator.name].outputs else "outs[0]",
                     "index": place[step.label],
                 },
             )

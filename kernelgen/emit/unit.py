@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from kernelgen import sketches
 from kernelgen.emit.c import Writer, describe
-from kernelgen.emit.gemm import gemm
 from kernelgen.emit.matrix import flags_of, matrix_words
-from kernelgen.emit.part import BAD_ALIGNMENT, Part, c_name, fill
+from kernelgen.emit.part import BAD_ALIGNMENT, c_name, fill
 from kernelgen.emit.turns import turns
-from kernelgen.emit.vectors import prelude
 from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.machine import Machine, isa_flags
-from kernelgen.ops import GemmBias, Operator
+from kernelgen.ops import Operator
 from kernelgen.schedule.schedule import Schedule, ScheduleError
 from kernelgen.sketches.sketch import fitted
 
@@ -52,7 +49,7 @@ EXPORT size_t scratch_bytes(const int64_t *dim) {
 EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, const void *packed,
                   void *scratch) {
   if ((uintptr_t)packed % 64 || (uintptr_t)scratch % 64) return ${bad_alignment};
-  return ${p}_run(in, ${outputs}, dim, packed, scratch);
+  return ${p}_run(in, out, dim, packed, scratch);
 }
 """
 
@@ -72,22 +69,6 @@ def prefix_of(operator: Operator) -> str:
     return c_name(short + operator.name.removeprefix(operator.family))
 
 
-def part(operator: Operator, schedule: Schedule, prefix: str) -> Part:
-    """The static functions of `operator`. Raises `ScheduleError` for a family without an
-    emitter.
-    """
-    if isinstance(operator, GemmBias):
-        return gemm(operator, schedule, prefix)
-    raise ScheduleError(f"{operator.name}: no emitter for family {operator.family!r}")
-
-
-def words(schedules: list[Schedule], axis: str) -> list[str]:
-    """The values that `schedules` hold on `axis`, those that have it."""
-    return [
-        cast("str", schedule.as_dict[axis]) for schedule in schedules if axis in schedule.as_dict
-    ]
-
-
 def uses_tiles(schedules: Iterable[Schedule]) -> bool:
     """Whether any of the schedules runs on the matrix unit."""
     return any(schedule.as_dict.get("tiles", 0) != 0 for schedule in schedules)
@@ -95,29 +76,23 @@ def uses_tiles(schedules: Iterable[Schedule]) -> bool:
 
 @dataclass(frozen=True)
 class Section:
-    """`text` defines the four functions of `prefix`; `writer` knows the words that a tile program
-    used, `part` those of a template. `outputs`: whether `P_run` takes all outputs or the first.
-    """
+    """`text` defines the four functions of `prefix`; `writer` knows the words they use."""
 
     schedule: Schedule
     prefix: str
     text: str
-    writer: Writer | None
-    part: Part | None
-
-    @property
-    def outputs(self) -> bool:
-        return self.writer is not None
+    writer: Writer
 
 
 def section(operator: Operator, schedule: Schedule) -> Section:
-    """The share of `operator` in a file. Raises `ScheduleError` when the two do not fit."""
+    """The share of `operator` in a file. Raises `ScheduleError` when the two do not fit, or no
+    sketch serves the operator's family.
+    """
     if schedule.operator != operator.name:
         raise ScheduleError(f"schedule is for {schedule.operator!r}, wanted {operator.name!r}")
     prefix, sketch = prefix_of(operator), sketches.find(operator.family)
     if sketch is None:
-        emitted = part(operator, schedule, prefix)
-        return Section(schedule, prefix, emitted.text, None, emitted)
+        raise ScheduleError(f"{operator.name}: no sketch for family {operator.family!r}")
     kernel = fitted(sketch, operator, schedule)
     writer = Writer(kernel, schedule.number("vector"))
     functions = writer.text(prefix)
@@ -126,28 +101,21 @@ def section(operator: Operator, schedule: Schedule) -> Section:
         "schedule": schedule.text(),
         "buffers": describe(kernel),
     }
-    return Section(schedule, prefix, fill(_SECTION, comment) + functions, writer, None)
+    return Section(schedule, prefix, fill(_SECTION, comment) + functions, writer)
 
 
 def words_of(sections: Sequence[Section]) -> str:
     """C of every word that `sections` use, each once: what a file begins with."""
-    text = ""
-    parts = [item for item in sections if item.part is not None]
-    if parts:
-        schedules = [item.schedule for item in parts]
-        text += prelude(
-            [width for item in parts if item.part for width in item.part.vectors],
-            gelus=words(schedules, "gelu"),
-            tiles=uses_tiles(schedules),
+    writers = [item.writer for item in sections]
+    lanes = {count for writer in writers for count in writer.lanes}
+    quads = {count for writer in writers for count in writer.quads}
+    return "".join(
+        (
+            vocabulary(lanes, dot4=quads),
+            turns(turn for writer in writers for turn in writer.turns),
+            matrix_words(word for writer in writers for word in writer.matrix),
         )
-    writers = [item.writer for item in sections if item.writer is not None]
-    if writers:
-        lanes = {count for writer in writers for count in writer.lanes}
-        quads = {count for writer in writers for count in writer.quads}
-        text += vocabulary(lanes, dot4=quads)
-        text += turns(turn for writer in writers for turn in writer.turns)
-        text += matrix_words(word for writer in writers for word in writer.matrix)
-    return text
+    )
 
 
 def source(operator: Operator, schedule: Schedule) -> str:
@@ -160,7 +128,6 @@ def source(operator: Operator, schedule: Schedule) -> str:
         "name": operator.name,
         "schedule": schedule.text(),
         "bad_alignment": BAD_ALIGNMENT,
-        "outputs": "out" if own.outputs else "out[0]",
     }
     return "".join((fill(_BANNER, values), words_of([own]), own.text, fill(_UNIT, values)))
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from kernelgen.emit import ERRORS, MODEL, flags, model_source, source
 from kernelgen.emit.part import c_name
-from kernelgen.emit.tiles import ISA as TILE_ISA
 from kernelgen.emit.unit import uses_tiles
 from kernelgen.graph.types import Graph
 from kernelgen.machine import Machine, vector_floats
@@ -35,6 +34,7 @@ from kernelgen.package.manifest import (
     write_manifest,
 )
 from kernelgen.package.native import Native
+from kernelgen.schedule.families import MATRIX_ISA
 from kernelgen.schedule.schedule import Schedule
 from kernelgen.targets.cpu import BASE_FLAGS, compile_shared, compiler_version
 
@@ -176,7 +176,7 @@ def _fill(
         "machine_fingerprint": machine.fingerprint,
         "architecture": machine.architecture,
         "isa": sorted(
-            {*_NEEDS[widest], *(TILE_ISA if uses_tiles(chosen) else ())} & set(machine.isa)
+            {*_NEEDS[widest], *(MATRIX_ISA if uses_tiles(chosen) else ())} & set(machine.isa)
         ),
         "compiler": compiler_version(),
         "flags": [*BASE_FLAGS, *options],
