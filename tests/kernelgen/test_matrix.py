@@ -17,12 +17,15 @@ from kernelgen.emit.matrix import flags_of, matrix_words
 from kernelgen.emit.vocabulary import vocabulary
 from kernelgen.judge import claims
 from kernelgen.machine import describe, isa_flags
+from kernelgen.ops import GemmBias
 from kernelgen.schedule import ScheduleError
+from kernelgen.targets import default_schedule, find, prove
 from kernelgen.targets.cpu import compile_shared
 from kernelgen.tile import Build, Fault, TileError, check, interpret, parse, text
 from kernelgen.tile.build import fill, span, word
 from kernelgen.tile.ir import Dtype, Kernel
 from kernelgen.tile.words import WORDS
+from tests.quick import some
 
 HERE = describe(measure=False)
 LEVEL = isa_flags(HERE.isa, 16)
@@ -380,3 +383,15 @@ def test_a_sum_starts_at_zero_or_at_what_is_in_memory() -> None:
     assert code.count("MATRIX_ZERO(0);") == 1
     assert code.count("MATRIX_LOAD(0, y, (16) * 4);") == 1
     assert fill(0.0, "f32", 4, 16).expr == program(DOT).run[0].value  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", some(["aarch64-neon", "riscv64-rvv"], 1))
+def test_a_float_product_made_for_the_unit_is_proven_abroad(name: str) -> None:
+    """The same text, on processors that have no such unit."""
+    operator = GemmBias(64, 32)
+    schedule = default_schedule(operator, find("x86-64-amx")).with_choice("mr", 1)
+    assert schedule.number("tiles")
+    dims = {"m": schedule.number("tiles") + 1}
+    proof = prove(operator, schedule, find(name), dims, seed_bytes=b"abroad")
+    assert proof.accepted, proof.detail
