@@ -51,18 +51,22 @@ class Epilogue:
         zero = fill(0.0, "f32", rows, lanes) if rows > 1 else fill(0.0, "f32", lanes)
         return zero if self.added is None else zero + self.added[span(column, lanes)]
 
-    def store(self, where: tuple[Index, Index], sums: Value) -> None:
-        self.out[where] = sums if self.residual is None else sums + self.residual[where]
+    def store(self, b: Build, where: tuple[Index, Index], name: str) -> None:
+        """The sums held by `name` to their place, the residual added."""
+        if self.residual is not None:
+            b.let(name, b.dim(name) + self.residual[where])
+        self.out[where] = b.dim(name)
 
     def finish(self, b: Build, where: tuple[Value, Value], sums: Value, lanes: int) -> None:
         """All of it on one row of `lanes` columns, but for the norm, which waits for whole rows."""
-        row, column = where
+        row, column = b.let("onto", where[0]), where[1]
         at = (row, reach(column, lanes, self.n))
+        z = b.let("z", sums)
         if self.added is not None:
-            sums = sums + self.added[span(column, lanes)]
+            z = b.let("z", z + self.added[span(column, lanes)])
         if self.residual is not None:
-            sums = sums + self.residual[at]
-        self.out[at] = self._bent(b.let("z", sums)) if self.curve else sums
+            z = b.let("z", z + self.residual[at])
+        self.out[at] = self._bent(z) if self.curve else z
 
     def _bent(self, y: Value) -> Value:
         return word("gelu", y) if self.curve == "gelu" else y * word("sigmoid", y)
@@ -97,10 +101,12 @@ class Epilogue:
                 away = b.let(b.fresh("away"), piece.only(x - mean, 0.0))
                 squares = b.let("squares", fma(away, away, squares))
             total = b.let("sum_of_squares", sum_(squares))
-            factor = b.let("factor", 1.0 / word("sqrt", total * (1.0 / n) + self.epsilon))
+            variance = b.let("variance", total * (1.0 / n))
+            factor = b.let("factor", 1.0 / word("sqrt", variance + self.epsilon))
             for piece, x in row.each():
                 scale, shift = self.scale[piece.span], self.shift[piece.span]
-                self.out[at, piece.span] = fma((x - mean) * factor, scale, shift)
+                normed = b.let(b.fresh("normed"), (x - mean) * factor)
+                self.out[at, piece.span] = fma(normed, scale, shift)
 
 
 def reach(column: Value, lanes: int, n: int) -> Index:

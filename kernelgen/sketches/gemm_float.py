@@ -72,6 +72,7 @@ def _blocks(b: Build, own: Panels, after: Epilogue, schedule: Schedule) -> None:
 def _panels(b: Build, own: Panels, n: int) -> Iterator[None]:
     with b.parallel("p", 0, -(-n // own.lanes)) as p:
         b.let("panel", p * own.deep)
+        b.let("column", p * own.lanes)
         yield
 
 
@@ -92,7 +93,7 @@ def _tiles(
         for r in range(1, mr + 1):
             with b.when(high.equals(r)):
                 own.tile(top, r, after, ahead)
-        after.bend(b, top, high, b.dim("p") * own.lanes, own.lanes)
+        after.bend(b, top, high, b.dim("column"), own.lanes)
 
     if schedule.word("order") == "panel":
         with _panels(b, own, after.n), b.loop("t", 0, tiles) as t:

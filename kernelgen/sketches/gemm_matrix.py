@@ -255,7 +255,7 @@ class Unit:
         """What follows the sums of an earlier pair, rows `begin` to `end` of it."""
         b = self.b
         with b.loop("e", begin, minimum(end, b.dim("rest_count"))) as e:
-            sums = self.sums[b.dim("rest_sums") + e, span(0, STEP)]
+            sums = self.sums[b.let("summed", b.dim("rest_sums") + e), span(0, STEP)]
             where = (b.dim("rest_row") + e, b.dim("rest_column"))
             self.after.finish(b, where, sums, STEP)
 

@@ -82,7 +82,7 @@ class Panels:
     def tile(self, top: Value, r: int, after: Epilogue, ahead: Ahead | None) -> None:
         """Products of `r` rows from `top` on and the panel that begins at `panel`."""
         b, k, lanes = self.b, self.k, self.lanes
-        column = b.dim("p") * lanes
+        column = b.dim("column")
         panel = b.dim("panel")
         apart = max(1, min(SUMS // (r * max(1, lanes // self.vector)), k))
         empty = fill(0.0, "f32", *((r, lanes) if r > 1 else (lanes,)))
@@ -100,8 +100,7 @@ class Panels:
                 step(u, kk + u)
         for u in range(k % apart):
             step(u, b.let(f"rest{r}_{u}", k // apart * apart + u))
-        total = accs[0]
         for one in accs[1:]:
-            total = total + one
-        where = reach(column, lanes, after.n)
-        after.store((span(top, r) if r > 1 else top, where), total)
+            accs[0] = b.let(f"acc{r}_0", accs[0] + one)
+        across = reach(column, lanes, after.n)
+        after.store(b, (span(top, r) if r > 1 else top, across), f"acc{r}_0")
