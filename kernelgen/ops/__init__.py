@@ -43,7 +43,7 @@ def from_spec(spec: Mapping[str, object]) -> Operator:
     for field in fields(FAMILIES[family]):
         if field.name in given and not _fits(given[field.name], str(field.type)):
             raise ValueError(
-                f"operator {family}: {field.name}: got {given[field.name]!r:.40}, wanted "
+                f"operator {family}.{field.name}: got {given[field.name]!r:.40}, wanted "
                 f"{field.type}{' below 2**31' if field.type == 'int' else ''}"
             )
     try:

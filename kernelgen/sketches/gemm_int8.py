@@ -161,7 +161,7 @@ def _space(operator: GemmInt8, machine: Machine) -> SearchSpace:
         "ku": 2,
         "rows": 384,
         "prefetch": 1024,
-        "tiles": 4 if unit else 0,
+        "tiles": 16 if unit else 0,
     }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
