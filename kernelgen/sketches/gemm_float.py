@@ -26,10 +26,8 @@ from kernelgen.tile.build import Build, minimum
 from kernelgen.tile.build import Value as Expr
 from kernelgen.tile.ir import Kernel
 
-FROM = 33
-"""Rows from which the matrix unit takes over to begin with: below, one pair of tiles has to split
-all weights for few products.
-"""
+FROM = 17
+"""Rows from which the matrix unit takes over to begin with: one more than the tallest lone tile."""
 
 SPLIT_BYTES = 6
 """Bytes of a float32 split into three bfloat16."""
@@ -111,7 +109,7 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
     unit = has_tiles(machine)
     axes: dict[str, tuple[Value, ...]] = {
         "vector": wide,
-        "mr": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14),
+        "mr": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16),
         "nr": (1, 2, 3, 4, 6),
         "ku": (1, 2, 4, 8),
         "rows": (24, 48, 96, 128, 192, 256, 384, 768),
@@ -148,7 +146,8 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
     if not unit or wide[-1] != STEP // 2 or min(operator.k, operator.n) < STEP:
         return SearchSpace(operator.name, axes, plain, rule)
     rows = _block(operator.k, machine, SPLIT_BYTES)
-    start = {**plain, "tiles": FROM, "rows": rows}
+    # What is left to multiply-adds is one tall tile of a single strip: it streams weights best.
+    start = {**plain, "mr": FROM - 1, "nr": 1, "tiles": FROM, "rows": rows}
     return SearchSpace(operator.name, axes, start, rule, {WITHOUT_MATRIX_UNIT: plain})
 
 

@@ -120,11 +120,11 @@ def test_a_row_is_the_same_in_any_company(folder):
 @pytest.mark.parametrize(
     ("operator", "choices"),
     [
-        (Gemm(40, 33), {"tiles": 9, "rows": 24, "nr": 1}),
+        (Gemm(40, 33), {"tiles": 9, "rows": 24}),
         (GemmBiasGelu(33, 70), {"tiles": 9, "rows": 48, "mr": 8, "nr": 3}),
-        (GemmBiasResidualLayernorm(64, 40, 1e-12), {"tiles": 9, "rows": 48, "nr": 2}),
+        (GemmBiasResidualLayernorm(64, 40, 1e-12), {"tiles": 9, "rows": 48, "mr": 8, "nr": 2}),
         (Gemm(37, 65, "bias_silu"), {"order": "rows", "tail": "last", "nr": 3, "mr": 8}),
-        (GemmBias(19, 50), {"order": "rows", "tail": "balanced", "prefetch": 0}),
+        (GemmBias(19, 50), {"order": "rows", "prefetch": 0, "mr": 4, "nr": 3}),
     ],
     ids=str,
 )
