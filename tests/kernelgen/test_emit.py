@@ -24,7 +24,7 @@ from kernelgen.ops import (
     MeanPool,
 )
 from kernelgen.package.native import Block, Native
-from kernelgen.schedule import ScheduleError, space
+from kernelgen.schedule import Schedule, ScheduleError, space
 from kernelgen.targets.cpu import compile_shared
 from tests.quick import some
 
@@ -223,6 +223,18 @@ def test_sources_are_readable(family):
     assert not re.search(r"immintrin|_mm\d*_", text)
     assert max(len(line) for line in text.splitlines()) <= 150
     assert text == source(operator, schedule)
+
+
+def test_flags_are_those_of_all_schedules_of_a_file():
+    words = ("amx_bf16", "amx_int8", "amx_tile", "avx2", "avx512f", "avx512vl")
+    machine = replace(HERE, isa=words)
+    narrow = Schedule.of("one", {"vector": 8})
+    wide = Schedule.of("two", {"vector": 16, "tiles": 0})
+    unit = Schedule.of("three", {"vector": 16, "tiles": 9})
+    assert flags(machine, narrow, wide) == flags(machine, wide)
+    assert flags(machine, wide, narrow, unit) == flags(machine, unit)
+    assert "-mamx-bf16" in flags(machine, narrow, unit)
+    assert "-mamx-bf16" not in flags(machine, narrow, wide)
 
 
 def test_a_schedule_for_another_operator_is_refused():
