@@ -25,7 +25,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group = subparsers.add_parser("submission", help="MLPerf OPEN submission folders for v6.1")
     actions = group.add_subparsers(dest="action", required=True, metavar="ACTION")
     command = actions.add_parser("build", help="make a folder from stored runs")
-    command.add_argument("request", type=Path, metavar="REQUEST.json", help="see docs/submissions.md")
+    command.add_argument("request", type=Path, metavar="REQUEST.json", help="docs/submissions.md")
     command.add_argument("--out", type=Path, required=True, help="new folder for the submission")
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=_build)
