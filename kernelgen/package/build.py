@@ -34,7 +34,7 @@ from kernelgen.package.manifest import (
     write_manifest,
 )
 from kernelgen.package.native import Native
-from kernelgen.schedule.families import MATRIX_ISA
+from kernelgen.schedule.resources import MATRIX_ISA
 from kernelgen.schedule.schedule import Schedule
 from kernelgen.targets.cpu import BASE_FLAGS, compile_shared, compiler_version
 

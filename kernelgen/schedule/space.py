@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator
+from kernelgen.schedule.resources import has_tiles
 from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 
 Rule = Callable[[Mapping[str, Value]], str | None]
@@ -149,10 +150,19 @@ def space(operator: Operator, machine: Machine) -> SearchSpace:
     family.
     """
     from kernelgen import sketches
-    from kernelgen.schedule import families
 
+    if operator.family == "text_encoder":
+        return _whole_model(operator, machine)
     sketch = sketches.find(operator.family)
-    if sketch is not None:
-        found: SearchSpace = sketch.space(operator, machine)
-        return found
-    return families.space_of(operator, machine)
+    if sketch is None:
+        raise ScheduleError(f"{operator.name}: no sketch for family {operator.family!r}")
+    found: SearchSpace = sketch.space(operator, machine)
+    return found
+
+
+def _whole_model(operator: Operator, machine: Machine) -> SearchSpace:
+    """How many rows a chain of row-wise operators takes at a time."""
+    axes: dict[str, tuple[Value, ...]] = {"rows": (48, 72, 96, 128, 160, 192, 256, 320, 384, 512)}
+    # The matrix unit shares split weights among more rows.
+    start: dict[str, Value] = {"rows": 384 if has_tiles(machine) else 192}
+    return SearchSpace(operator.name, axes, start, lambda choices: None)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from kernelgen.machine import Machine
 from kernelgen.ops.attention import Attention
-from kernelgen.schedule.families import registers
+from kernelgen.schedule.resources import registers
 from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.ragged import check_offsets, sequences

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from kernelgen.machine import Machine
-from kernelgen.schedule.families import WITHOUT_MATRIX_UNIT, has_tiles, registers
+from kernelgen.schedule.resources import WITHOUT_MATRIX_UNIT, has_tiles, registers
 from kernelgen.schedule.schedule import Schedule, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.gemm_epilogue import Epilogue, Product, epilogue

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kernelgen.machine import Machine
 from kernelgen.ops.gemm_int8 import GemmInt8
-from kernelgen.schedule.families import registers
+from kernelgen.schedule.resources import registers
 from kernelgen.schedule.schedule import Schedule, ScheduleError, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.gemm_int8_unit import STEP_BYTES, UNIT_ISA, Weights, in_unit

@@ -36,7 +36,6 @@ def pack(b: Build, w: Memory, k: int, n: int, lanes: int, deep: int = 0) -> Memo
             with b.loop("kk", k, deep) as kk:
                 panels[p * deep + kk, span(0, lanes)] = fill(0.0, "f32", lanes)
     return panels
-    return panels
 
 
 Ahead = tuple[Value | int, Value | int]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kernelgen.machine import Machine
 from kernelgen.ops.gemv import Gemv
-from kernelgen.schedule.families import registers
+from kernelgen.schedule.resources import registers
 from kernelgen.schedule.schedule import Schedule, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.gemm_plain import LINE, pack

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from kernelgen.machine import Machine
 from kernelgen.ops.gemv_int8 import GemvInt8
 from kernelgen.ops.operator import Operator
-from kernelgen.schedule.families import registers
+from kernelgen.schedule.resources import registers
 from kernelgen.schedule.schedule import Schedule, Value
 from kernelgen.schedule.space import SearchSpace
 from kernelgen.sketches.gemm_int8 import column_sums, pack_bytes
