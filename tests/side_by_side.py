@@ -35,7 +35,6 @@ TIMELESS = (
     "tests/kernelgen/test_schedule.py",
     "tests/kernelgen/test_sketches.py",
     "tests/kernelgen/test_targets.py",
-    "tests/kernelgen/test_targets_cli.py",
     "tests/kernelgen/test_tile.py",
     "tests/kernelgen/test_tile_fuzz.py",
     "tests/kernelgen/test_turns.py",

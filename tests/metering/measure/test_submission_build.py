@@ -23,7 +23,7 @@ from metering.submission import NoChecker, ask, read
 from tests.metering.measure.conftest import write_encoder, write_samples
 from tests.metering.submission_cases import extract_recorded, request, system_record
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SEEDS = {"qsl": 11, "sample_index": 12, "schedule": 13}
 
 
