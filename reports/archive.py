@@ -24,6 +24,20 @@ MAX_ENTRY_BYTES = 256 << 20
 MAX_TOTAL_BYTES = 1 << 30
 _CHUNK = 1 << 20
 
+# What zipfile lets through on hostile bytes, where it should say BadZipFile. A full disk under the
+# folder is an OSError too; its own words stand in the refusal.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,  # damaged deflate data
+    struct.error,  # a header that is cut off
+    EOFError,  # an entry that is cut off
+    RuntimeError,  # an encrypted entry; as NotImplementedError, an unknown compression
+    ValueError,  # a place before the file's begin; as UnicodeError, a name in no encoding
+    OverflowError,  # a size that no integer of C holds
+    OSError,  # a place that no file has
+)
+
 # 1980-01-01 00:00, the zero of zip dates.
 _DOS_TIME, _DOS_DATE = 0, (1 << 5) | 1
 _VERSION = 20
@@ -117,12 +131,7 @@ def unpack(bundle: Path, folder: Path) -> tuple[str, ...]:
             names = _judge(archive.infolist())
             for info in archive.infolist():
                 _extract(archive, info, folder / PurePosixPath(info.filename))
-    except (
-        # All that zipfile raises on hostile bytes: NotImplementedError for an unknown compression,
-        # RuntimeError for an encrypted entry, the rest for names and sizes that make no sense.
-        *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError),
-        *(NotImplementedError, RuntimeError, UnicodeError, ValueError, OverflowError, OSError),
-    ) as error:
+    except _UNREADABLE as error:
         raise ReportError(f"not a readable zip: {error}") from error
     _require_canonical(bundle, folder, names)
     return names

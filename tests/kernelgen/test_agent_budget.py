@@ -21,16 +21,7 @@ from tests.kernelgen.test_agent_search import Landscape, _space, _trial
 
 def test_limits_of_trials_and_money_end_a_search() -> None:
     class Priced(Landscape):
-        def evaluate(
-            self,
-            schedule: Schedule,
-            incumbent: Schedule | None,
-            *,
-            number: int,
-            proposer: str,
-            proposing_s: float = 0.0,
-        ) -> Trial:
-            trial = super().evaluate(schedule, incumbent, number=number, proposer=proposer)
+        def seen(self, trial: Trial) -> Trial:
             return replace(trial, cost="0.25")
 
     def run(limits: Limits) -> Found:
@@ -84,17 +75,9 @@ def test_a_fault_is_tried_again_and_three_in_a_row_end_the_search() -> None:
             super().__init__()
             self.broken = broken
 
-        def evaluate(
-            self,
-            schedule: Schedule,
-            incumbent: Schedule | None,
-            *,
-            number: int,
-            proposer: str,
-            proposing_s: float = 0.0,
-        ) -> Trial:
-            trial = super().evaluate(schedule, incumbent, number=number, proposer=proposer)
-            return replace(trial, reason=FAULT, ratio=None) if number in self.broken else trial
+        def seen(self, trial: Trial) -> Trial:
+            broken = trial.number in self.broken
+            return replace(trial, reason=FAULT, ratio=None) if broken else trial
 
     found = search(_space(), Faulty({0, 4}), np.random.default_rng(0), budget_s=20.0)
     assert found.ended == "budget"

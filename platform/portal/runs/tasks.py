@@ -20,7 +20,10 @@ def run_job(job_id: str) -> str:
     try:
         return jobs.work(lease, handler_for(lease.job.kind))
     except Exception:
-        # The job's row carries the error and its next state; the worker lives on.
+        # Anything a handler may raise. `jobs.work` has put it on the job's row with the next state;
+        # what fails before or while writing leaves a lease that runs out and is swept. Raised on,
+        # it would let Celery decide about a retry too, and where tasks run eagerly it would end
+        # the request that only asked for the work.
         log.exception("job %s failed", job_id)
         return "failed"
 
