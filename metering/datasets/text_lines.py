@@ -1,0 +1,185 @@
+"""Rendered lines of text whose words are known: the accuracy set of a text recogniser.
+
+In: a seed and a count. Out: images of single lines, uint8 BGR of the height the recogniser takes,
+and the text of each. Line i depends on the seed and i alone, so a larger set begins with a smaller
+one. The font is the one Pillow carries (Aileron, CC0), so nothing of the machine shows in the
+pixels; another release of Pillow may change single pixels, and with them the digest of the set.
+Never here: a text drawn from what a model happens to read well.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+Line = npt.NDArray[np.uint8]
+
+HEIGHT = 48
+"""Rows of a prepared line, the height PP-OCR recognisers take."""
+
+_VOCABULARY = (
+    "account address amount annual approved article balance before booking branch building "
+    "certificate change charge city client code company contract copy country credit customer "
+    "daily date delivery department deposit discount district document due east exchange export "
+    "express factory final fixed freight goods gross harbour height house import inspection "
+    "insurance invoice item journal kitchen label ledger letter licence machine market material "
+    "member meter minimum model month net north notice number office order package page paid "
+    "payment period permit phone place postal price product project quality quantity quarter "
+    "receipt reference refund region report request room route sample section serial service "
+    "shipment signature size south square standard station storage street subject supply surface "
+    "tax terminal ticket total transfer transport unit update value vehicle vendor version visit "
+    "volume warehouse water week weight west width window winter yellow zone"
+)
+_WORDS = tuple(_VOCABULARY.split())
+_FONT_SIZES = (22, 48)
+_NOISE = (0.0, 40.0)
+_TURN_DEGREES = 0.7
+
+
+class TextLinesError(ValueError):
+    """A set that cannot be made or read; the message names the field or the file."""
+
+
+@dataclass(frozen=True)
+class TextLines:
+    """``lines[i]`` is uint8 (48, width, 3) in BGR order; ``texts[i]`` is what it says."""
+
+    lines: tuple[Line, ...]
+    texts: tuple[str, ...]
+
+
+def text_lines(seed: int, count: int) -> TextLines:
+    """``count`` lines of 6 to 40 characters: words, amounts, dates, references and addresses.
+
+    Raises TextLinesError for a negative seed or a count below one.
+    """
+    if seed < 0 or count < 1:
+        raise TextLinesError(f"seed, count: got {seed}, {count}, wanted from 0 and from 1")
+    drawn = [_draw_line(np.random.default_rng([seed, index])) for index in range(count)]
+    return TextLines(tuple(line for line, _ in drawn), tuple(text for _, text in drawn))
+
+
+def prepare(image: Image.Image) -> Line:
+    """An RGB image as the recogniser takes it: 48 rows, its own proportions, BGR.
+
+    Width is ceil(48 x width / height), resampled bilinearly, as PaddleOCR's
+    ``resize_norm_img`` has it; its scaling to [-1, 1] and padding belong to the system, since they
+    depend on the batch.
+    """
+    width = math.ceil(HEIGHT * image.width / image.height)
+    resized = image.convert("RGB").resize((width, HEIGHT), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.asarray(resized)[:, :, ::-1])
+
+
+def save_samples(lines: Sequence[Line], path: Path) -> None:
+    """Write lines as one ``.npz``: ``pixels`` (uint8, all lines end to end), ``widths`` (int64)."""
+    widths = np.array([line.shape[1] for line in lines], dtype=np.int64)
+    pixels = np.concatenate([line.reshape(-1) for line in lines])
+    np.savez(path, pixels=pixels, widths=widths)
+
+
+def load_samples(path: Path) -> list[Line]:
+    """Every line of the file, in order. Raises TextLinesError."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            pixels, widths = arrays["pixels"], arrays["widths"]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise TextLinesError(
+            f"samples: cannot read {path.name}: {error}; wanted an .npz with pixels and widths"
+        ) from error
+    if pixels.dtype != np.uint8 or pixels.ndim != 1:
+        raise TextLinesError(f"samples: {path.name} must hold pixels as one uint8 vector")
+    if widths.dtype != np.int64 or widths.ndim != 1 or len(widths) == 0 or widths.min() < 1:
+        raise TextLinesError(f"samples: {path.name} must hold widths as int64 from 1")
+    ends = np.cumsum(widths) * (HEIGHT * 3)
+    if ends[-1] != len(pixels):
+        raise TextLinesError(f"samples: {path.name} has widths that do not cut pixels into lines")
+    cuts = itertools.pairwise([0, *ends.tolist()])
+    return [pixels[start:stop].reshape(HEIGHT, -1, 3) for start, stop in cuts]
+
+
+def save_truth(texts: Sequence[str], path: Path) -> None:
+    """Write the texts as a JSON list, beside the samples and never among them."""
+    path.write_text(json.dumps(list(texts), ensure_ascii=True, indent=0) + "\n", encoding="ascii")
+
+
+def load_truth(path: Path) -> tuple[str, ...]:
+    """The texts of a set, in the order of its samples. Raises TextLinesError."""
+    try:
+        texts = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TextLinesError(f"truth: cannot read {path.name}: {error}") from error
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise TextLinesError(f"truth: {path.name}: wanted a list of texts, none of them empty")
+    return tuple(texts)
+
+
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _draw_line(rng: np.random.Generator) -> tuple[Line, str]:
+    text = _text(rng)
+    font = _font(int(rng.integers(*_FONT_SIZES, endpoint=True)))
+    paper = rng.integers(190, 256, size=3)
+    ink = rng.integers(0, 130, size=3)
+    left, top, right, bottom = (round(edge) for edge in font.getbbox(text))
+    margin = max(3, (bottom - top) // 8)
+    size = (right - left + 2 * margin, bottom - top + 2 * margin)
+    image = Image.new("RGB", size, tuple(paper.tolist()))
+    ImageDraw.Draw(image).text(
+        (margin - left, margin - top), text, font=font, fill=tuple(ink.tolist())
+    )
+    turned = image.rotate(
+        float(rng.uniform(-_TURN_DEGREES, _TURN_DEGREES)),
+        resample=Image.Resampling.BICUBIC,
+        fillcolor=tuple(paper.tolist()),
+    )
+    pixels = np.asarray(turned) + rng.normal(0, rng.uniform(*_NOISE), (size[1], size[0], 1))
+    noisy = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+    return prepare(Image.fromarray(noisy)), text
+
+
+def _text(rng: np.random.Generator) -> str:
+    kinds = (_words, _amount, _date, _reference, _address)
+    return kinds[int(rng.integers(len(kinds)))](rng)
+
+
+def _word(rng: np.random.Generator) -> str:
+    return _WORDS[int(rng.integers(len(_WORDS)))]
+
+
+def _words(rng: np.random.Generator) -> str:
+    words = [_word(rng) for _ in range(int(rng.integers(2, 5)))]
+    return " ".join([words[0].capitalize(), *words[1:]])
+
+
+def _amount(rng: np.random.Generator) -> str:
+    value = rng.integers(100, 10_000_000) / 100
+    currency = ("EUR", "USD", "CHF", "GBP")[int(rng.integers(4))]
+    return f"{_word(rng).capitalize()} {_word(rng)}: {value:,.2f} {currency}"
+
+
+def _date(rng: np.random.Generator) -> str:
+    day, month, year = rng.integers(1, 29), rng.integers(1, 13), rng.integers(1990, 2040)
+    return f"{_word(rng).capitalize()} {day:02d}.{month:02d}.{year}"
+
+
+def _reference(rng: np.random.Generator) -> str:
+    letters = "".join(chr(int(code)) for code in rng.integers(ord("A"), ord("Z") + 1, size=2))
+    return f"{_word(rng).capitalize()} no. {letters}-{rng.integers(10_000, 1_000_000)}"
+
+
+def _address(rng: np.random.Generator) -> str:
+    return f"{rng.integers(1, 400)} {_word(rng).capitalize()} Street, {rng.integers(10000, 99999)}"
