@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from metering.commands import measure, money, submission
+from metering.commands import export, measure, money, submission
 
 NOT_DONE, WRONG_USE = 1, 2
 
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     measure.register(subparsers)
     money.register(subparsers)
+    export.register(subparsers)
     submission.register(subparsers)
     parsed = parser.parse_args(arguments)
     try:
