@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from metering.loadgen.files import write_json
-from metering.loadgen.harness import Harness, OpenSystem
-from metering.loadgen.spec import RunSpec
+from metering.loadgen.harness import Harness
+from metering.loadgen.spec import RunSpec, Task
+from metering.loadgen.tasks import OpenSystem
 
 EXIT_ERROR = 3
 _PR_SET_PDEATHSIG = 1
@@ -74,14 +75,12 @@ def execute(spec: RunSpec, out: Path, open_system: OpenSystem) -> NoReturn:
     try:
         import mlperf_loadgen  # never mlcommons_loadgen: importing that first hides this one
 
-        from metering.loadgen.library import load_library
+        from metering.loadgen.library import load_samples
 
         os.sched_setaffinity(0, spec.cores)
-        library = load_library(Path(spec.samples))
+        library = load_samples(Path(spec.samples), spec.task)
         if spec.library_size not in (0, len(library)):
-            raise ValueError(
-                f"samples: got {len(library)} sentences, wanted {spec.library_size} as recorded"
-            )
+            raise ValueError(f"samples: got {len(library)}, wanted {spec.library_size} as recorded")
         harness = Harness(spec, library, open_system, fail, mlperf_loadgen)
         harness.run(out)
         write_json(
@@ -106,9 +105,14 @@ def prepare(arguments: list[str]) -> tuple[RunSpec, Path]:
 
 def main(arguments: list[str]) -> NoReturn:
     spec, out = prepare(arguments)
-    from metering.stacks import open_system
+    from metering import stacks
 
-    execute(spec, out, open_system)
+    openers: dict[Task, OpenSystem] = {
+        "embedding": stacks.open_system,
+        "text_recognition": stacks.open_recogniser,
+        "generation": stacks.open_generator,
+    }
+    execute(spec, out, openers[spec.task])
 
 
 if __name__ == "__main__":

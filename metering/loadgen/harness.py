@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy.typing as npt
+
 from metering.loadgen.arrange import arrange
 from metering.loadgen.ledger import CompletionLedger
-from metering.loadgen.settings import test_settings
-from metering.loadgen.spec import RunSpec, SutSpec
-from metering.stacks.system import System, TokenIds
+from metering.loadgen.settings import needs_first_token, test_settings
+from metering.loadgen.spec import RunSpec
+from metering.loadgen.tasks import OpenSystem, Worker, open_worker
 
-OpenSystem = Callable[[SutSpec, Path, str], System]
 Fail = Callable[[str, BaseException], NoReturn]
 
 _HEARTBEAT_S = 0.1
@@ -36,7 +37,7 @@ class Harness:
     def __init__(
         self,
         spec: RunSpec,
-        library: Sequence[TokenIds],
+        library: Sequence[npt.NDArray[Any]],
         open_system: OpenSystem,
         fail: Fail,
         loadgen: Any,
@@ -44,7 +45,11 @@ class Harness:
         self.spec = spec
         self.library = library
         whole = spec.mode == "accuracy" or spec.sampled_outputs > 0
-        self.ledger = CompletionLedger(loadgen, whole_outputs=whole)
+        self.ledger = CompletionLedger(
+            loadgen, whole_outputs=whole, first_tokens=needs_first_token(spec)
+        )
+        # What an arrangement sorts by: tokens of a text, columns of an image.
+        self._lengths = [sample.shape[-1] for sample in library]
         self.phase = "opening"
         self._open_system = open_system
         self._fail = fail
@@ -87,7 +92,7 @@ class Harness:
             while (samples := self._queries.get()) is not None:
                 pairs = [(sample.id, sample.index) for sample in samples]
                 self.ledger.admit([pair[0] for pair in pairs])
-                lengths = [len(self.library[index]) for _, index in pairs]
+                lengths = [self._lengths[index] for _, index in pairs]
                 for batch in arrange(lengths, sut.arrangement, sut.batch):
                     self._work.put([pairs[position] for position in batch])
 
@@ -96,28 +101,29 @@ class Harness:
             spec = self.spec
             # Threads that a runtime starts inherit this mask, so instances do not share cores.
             os.sched_setaffinity(0, spec.instance_cores(instance))
-            system = self._open_system(spec.sut, Path(spec.model), spec.output)
-            self._warm_up(system)
+            worker = open_worker(spec, self._open_system, self.ledger)
+            self._warm_up(worker)
             self._ready.put(None)
             offline = spec.scenario == "Offline"
             while (item := self._work.get()) is not None:
                 if not offline:
                     item = [(sample.id, sample.index) for sample in item]
                     self.ledger.admit([pair[0] for pair in item])
-                outputs = system.infer([self.library[index] for _, index in item])
-                self.ledger.complete([pair[0] for pair in item], outputs)
-            system.close()
+                worker.answer(
+                    [pair[0] for pair in item], [self.library[index] for _, index in item]
+                )
+            worker.close()
 
-    def _warm_up(self, system: System) -> None:
+    def _warm_up(self, worker: Worker) -> None:
         """Untimed calls over the library, in the arrangement of the test, within ``warmup_ms``."""
-        sut, lengths = self.spec.sut, [len(ids) for ids in self.library]
-        batches = arrange(lengths, sut.arrangement, sut.batch)
+        sut = self.spec.sut
+        batches = arrange(self._lengths, sut.arrangement, sut.batch)
         stride = max(1, len(batches) // _WARMUP_BATCHES)
         deadline = time.monotonic() + self.spec.warmup_ms / 1000
         for batch in batches[::stride]:
             if time.monotonic() >= deadline:
                 return
-            system.infer([self.library[position] for position in batch])
+            worker.warm_up([self.library[position] for position in batch])
 
     def _beat(self, path: Path) -> None:
         with self._guard("heartbeat"):

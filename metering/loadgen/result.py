@@ -29,6 +29,38 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class TokenLatency:
+    """Order statistics of one time over all answers of a run, in nanoseconds, as LoadGen logs."""
+
+    mean_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True)
+class TokenFigures:
+    """Generated tokens a second; time to first token and per output token outside Offline."""
+
+    tokens_per_second: Decimal
+    ttft: TokenLatency | None = None
+    tpot: TokenLatency | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        data = dataclasses.asdict(self)
+        data["tokens_per_second"] = str(self.tokens_per_second)
+        return {name: value for name, value in data.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TokenFigures:
+        known: dict[str, Any] = {
+            name: TokenLatency(**data[name]) for name in ("ttft", "tpot") if name in data
+        }
+        return cls(**{**data, **known, "tokens_per_second": Decimal(data["tokens_per_second"])})
+
+
+@dataclass(frozen=True)
 class RunResult:
     """One run's verdict. ``samples_per_second`` is None unless the run is VALID and timed."""
 
@@ -52,6 +84,7 @@ class RunResult:
     stack_version: str = ""
     stack_digest: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    tokens: TokenFigures | None = None
 
     @property
     def valid(self) -> bool:
@@ -72,6 +105,10 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         data = dataclasses.asdict(self)
+        # What came later is written only where there is something to say.
+        del data["tokens"]
+        if self.tokens is not None:
+            data["tokens"] = self.tokens.to_dict()
         value = self.samples_per_second
         data["samples_per_second"] = None if value is None else str(value)
         data["reasons"] = list(self.reasons)
@@ -86,6 +123,8 @@ class RunResult:
         known["samples_per_second"] = None if value is None else Decimal(str(value))
         latency = known["latency"]
         known["latency"] = None if latency is None else Latency(**latency)
+        if "tokens" in known:
+            known["tokens"] = TokenFigures.from_dict(known["tokens"])
         known["reasons"] = tuple(known["reasons"])
         known["load_average"] = tuple(float(load) for load in known["load_average"])
         known["wall_s"], known["cpu_s"] = float(known["wall_s"]), float(known["cpu_s"])

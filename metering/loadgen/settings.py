@@ -34,9 +34,15 @@ def test_settings(loadgen: Any, spec: RunSpec) -> Any:
     settings.schedule_rng_seed = spec.seeds.schedule
     settings.accuracy_log_probability = sampling_probability(spec)
     settings.accuracy_log_rng_seed = _sampling_seed(spec)
+    settings.use_token_latencies = spec.task == "generation"
     # Threads that register through a function Python lacks: more than zero hangs.
     settings.server_num_issue_query_threads = 0
     return settings
+
+
+def needs_first_token(spec: RunSpec) -> bool:
+    """Whether LoadGen wants to be told of first tokens; without, it reads what is not there."""
+    return spec.task == "generation" and spec.scenario != "Offline"
 
 
 def samples_per_query(spec: RunSpec) -> int:

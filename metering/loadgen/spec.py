@@ -12,16 +12,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 Scenario = Literal["Offline", "SingleStream"]
 Mode = Literal["performance", "accuracy"]
 Arrangement = Literal["padded", "single", "grouped", "ragged"]
 GraphOptimization = Literal["none", "basic", "extended", "all", "default"]
+Task = Literal["embedding", "text_recognition", "generation"]
+Precision = Literal["float32", "as_stored"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_SEED = 2**64 - 1
+# A field that came later is written only where it is used: the digest of a spec from before stays.
+_LATER: Mapping[str, Any] = MappingProxyType(
+    {"task": "embedding", "max_new_tokens": 0, "end_token": None}
+)
 # Written as text, since two programs may print one float differently and break its digest.
 _FRACTIONS = ("target_qps", "wall_limit_s", "stall_limit_s")
 
@@ -50,6 +57,7 @@ class SutSpec:
 
     ``batch`` is the number of samples handed over in one call; ``single`` means one by one.
     ``package`` is the folder of a kernel package, and only the stack ``kernelgen`` has one.
+    ``precision`` is ``as_stored`` for a file whose own weights are narrower than float32.
     """
 
     stack: str
@@ -58,7 +66,7 @@ class SutSpec:
     arrangement: Arrangement = "padded"
     batch: int = 1
     graph_optimization: GraphOptimization = "all"
-    precision: Literal["float32"] = "float32"
+    precision: Precision = "float32"
     package: str | None = None
 
     def __post_init__(self) -> None:
@@ -85,10 +93,10 @@ class SutSpec:
             " | ".join(get_args(GraphOptimization)),
         )
         _want(
-            self.precision == "float32",
+            self.precision in get_args(Precision),
             "sut.precision",
             self.precision,
-            "float32: both arms of a comparison compute in float32",
+            "float32, or as_stored; both arms of a comparison compute in the same",
         )
         _want(
             self.package is None or (isinstance(self.package, str) and self.package != ""),
@@ -144,7 +152,9 @@ class RunSpec:
     output of rank two. ``warmup_ms`` bounds the untimed calls before the test starts.
     ``sampled_outputs`` is about how many outputs of a timed run LoadGen keeps, drawn at random, to
     compare with those of an accuracy run: a system that skips work only while it is timed is found
-    out. ``library_size`` (samples in the query library) and the digests are filled in by ``run``
+    out. ``task`` says what a sample and an answer are (see ``metering.stacks.system``); an answer
+    of the task generation ends after ``max_new_tokens`` or with ``end_token``, null for no such
+    token. ``library_size`` (samples in the query library) and the digests are filled in by ``run``
     from the files themselves.
     """
 
@@ -170,6 +180,9 @@ class RunSpec:
     model_sha256: str = ""
     samples_sha256: str = ""
     package_sha256: str = ""
+    task: Task = "embedding"
+    max_new_tokens: int = 0
+    end_token: int | None = None
 
     def __post_init__(self) -> None:
         _want(
@@ -236,6 +249,20 @@ class RunSpec:
                 "64 hex digits, or empty to have it filled in",
             )
 
+        _want(self.task in get_args(Task), "task", self.task, " | ".join(get_args(Task)))
+        self._want_generation()
+
+    def _want_generation(self) -> None:
+        if self.task != "generation":
+            for name in ("max_new_tokens", "end_token"):
+                value = getattr(self, name)
+                _want(value == _LATER[name], name, value, f"{_LATER[name]}: no {self.task} has it")
+            return
+        # The time per output token has no meaning for an answer of one token.
+        _integer(self.max_new_tokens, "max_new_tokens", 2, 1_000_000)
+        if self.end_token is not None:
+            _integer(self.end_token, "end_token", 0, 2**31 - 1)
+
     def instance_cores(self, instance: int) -> tuple[int, ...]:
         """The cores of one instance: disjoint slices, in the order given."""
         start = instance * self.sut.threads
@@ -248,6 +275,9 @@ class RunSpec:
         data["cores"] = list(self.cores)
         for name in _FRACTIONS:
             data[name] = f"{getattr(self, name):.6g}"
+        for name, unused in _LATER.items():
+            if data[name] == unused:
+                del data[name]
         return data
 
     @classmethod

@@ -26,7 +26,7 @@ from typing import Any
 from metering import stacks
 from metering.loadgen import verdict
 from metering.loadgen.files import sha256_bytes, sha256_input, write_json
-from metering.loadgen.library import load_library
+from metering.loadgen.library import load_samples
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec
 from metering.loadgen.verdict import Judgement
@@ -148,7 +148,7 @@ def _launch_spec(spec: RunSpec) -> RunSpec:
         sut=dataclasses.replace(
             spec.sut, package=None if package is None else str(Path(package).resolve())
         ),
-        library_size=len(load_library(paths["samples"])),
+        library_size=len(load_samples(paths["samples"], spec.task)),
         model_sha256=digests["model_sha256"],
         samples_sha256=digests["samples_sha256"],
         package_sha256=digests["package_sha256"],

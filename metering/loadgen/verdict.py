@@ -6,14 +6,13 @@ one of the conditions: it prints it over thousands of error lines.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 
-from metering.loadgen import detail_log
+from metering.loadgen import answers, detail_log
 from metering.loadgen.detail_log import DetailLog, DetailLogError
 from metering.loadgen.result import Latency, State
 from metering.loadgen.settings import differences, expected_effective
@@ -159,29 +158,35 @@ def _figures(spec: RunSpec, log: DetailLog) -> tuple[Decimal, Latency, int]:
 def _output_faults(spec: RunSpec, accuracy: bytes | None) -> list[str]:
     """Whole outputs: of every sample once in accuracy mode, of some samples in a timed run."""
     try:
-        records = json.loads(accuracy or b"")
-        indices = sorted(int(record["qsl_idx"]) for record in records)
-        sizes = {len(record["data"]) for record in records}
-    except (ValueError, TypeError, KeyError) as error:
+        records = answers.read_records(accuracy or b"")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         return [f"{ACCURACY}: not a complete list of records ({error})"]
+    indices = [record.position for record in records]
     if spec.mode == "performance":
         if not indices or indices[0] < 0 or indices[-1] >= spec.library_size:
             return [f"{ACCURACY}: wanted outputs of samples drawn from the library"]
     elif indices != list(range(spec.library_size)):
         return [f"{ACCURACY}: wanted each of {spec.library_size} samples exactly once"]
-    if len(sizes) != 1 or sizes.pop() % 8 != 0:
-        return [f"{ACCURACY}: the outputs differ in size or are not whole float32 values"]
-    return []
+    return [f"{ACCURACY}: {reason}" for reason in answers.wrong_answers(spec, records)]
 
 
 def logged_outputs(accuracy: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Library positions (n,), and outputs (n, d) float32, of every record in library order."""
-    records = sorted(json.loads(accuracy), key=lambda record: int(record["qsl_idx"]))
-    joined = b"".join(bytes.fromhex(record["data"]) for record in records)
-    positions = np.array([int(record["qsl_idx"]) for record in records], dtype=np.int64)
-    return positions, np.frombuffer(joined, dtype="<f4").reshape(len(records), -1)
+    records = answers.read_records(accuracy)
+    positions = np.array([record.position for record in records], dtype=np.int64)
+    return positions, answers.embeddings(records)
 
 
 def accuracy_outputs(accuracy: bytes) -> npt.NDArray[np.float32]:
     """Outputs (library_size, d) float32 in library order, from a VALID accuracy log."""
     return logged_outputs(accuracy)[1]
+
+
+def accuracy_texts(accuracy: bytes) -> list[str]:
+    """The recognised texts in library order, from a VALID accuracy log."""
+    return [record.data.decode() for record in answers.read_records(accuracy)]
+
+
+def accuracy_tokens(accuracy: bytes) -> list[list[int]]:
+    """The generated token ids in library order, from a VALID accuracy log."""
+    return [answers.decode_tokens(record.data) for record in answers.read_records(accuracy)]

@@ -6,13 +6,25 @@ is missing says so and what to install; it is never silently replaced by another
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
 from metering.loadgen.spec import GraphOptimization, SutSpec
 from metering.stacks import kernel_package, null, onnx_runtime, openvino_cpu, torch_cpu
-from metering.stacks.system import Embeddings, StackError, StackInfo, System, TokenIds, pad
+from metering.stacks.system import (
+    Embeddings,
+    GenerationLimit,
+    Generator,
+    Image,
+    Recogniser,
+    StackError,
+    StackInfo,
+    System,
+    TokenIds,
+    pad,
+)
 
 
 class Stack(Protocol):
@@ -33,6 +45,12 @@ _STACKS: MappingProxyType[str, Stack] = MappingProxyType(
         "kernelgen": kernel_package,
         "null": null,
     }
+)
+_RECOGNISERS: MappingProxyType[str, Callable[[SutSpec, Path, str], Recogniser]] = MappingProxyType(
+    {"null": null.open_recogniser}
+)
+_GENERATORS: MappingProxyType[str, Callable[[SutSpec, Path, str], Generator]] = MappingProxyType(
+    {"null": null.open_generator}
 )
 STOCK = ("onnxruntime", "openvino", "torch")
 
@@ -67,9 +85,27 @@ def open_system(sut: SutSpec, model: Path, output: str) -> System:
     return _stack(sut.stack).open_system(sut, model, output)
 
 
+def open_recogniser(sut: SutSpec, model: Path, output: str) -> Recogniser:
+    """Open one instance that reads text in images. Raises StackError where a stack has none."""
+    if sut.stack not in _RECOGNISERS:
+        raise StackError(f"{sut.stack}: reads no text, wanted one of {', '.join(_RECOGNISERS)}")
+    return _RECOGNISERS[sut.stack](sut, model, output)
+
+
+def open_generator(sut: SutSpec, model: Path, output: str) -> Generator:
+    """Open one instance that generates tokens. Raises StackError where a stack has none."""
+    if sut.stack not in _GENERATORS:
+        raise StackError(f"{sut.stack}: generates nothing, wanted one of {', '.join(_GENERATORS)}")
+    return _GENERATORS[sut.stack](sut, model, output)
+
+
 __all__ = [
     "STOCK",
     "Embeddings",
+    "GenerationLimit",
+    "Generator",
+    "Image",
+    "Recogniser",
     "StackError",
     "StackInfo",
     "System",
@@ -77,6 +113,8 @@ __all__ = [
     "discover",
     "discover_stock",
     "graph_optimizations",
+    "open_generator",
+    "open_recogniser",
     "open_system",
     "pad",
 ]

@@ -1,12 +1,14 @@
-"""The one shape every system under test has, stock runtime or our own kernels.
+"""The shape every system under test of one task has, stock runtime, endpoint or our own kernels.
 
-In: a :class:`SutSpec` and a model file. Out: a :class:`System` whose ``infer`` turns token ids into
-sentence embeddings. A system never sees LoadGen, a response id or a clock.
+In: a :class:`SutSpec` and a model file. Out: a :class:`System` that turns token ids into sentence
+embeddings, a :class:`Recogniser` that turns images of lines into their text, or a
+:class:`Generator` that goes on from a prompt. None of them ever sees LoadGen, a response id or a
+clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 TokenIds = npt.NDArray[np.int64]
 Embeddings = npt.NDArray[np.float32]
+Image = npt.NDArray[np.float32]
 
 
 class StackError(RuntimeError):
@@ -46,6 +49,51 @@ class System(Protocol):
 
     def infer(self, batch: Sequence[TokenIds]) -> Embeddings:
         """Embeddings (n, d) float32 of n token-id vectors (int64, 1-D), in the order given."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Recogniser(Protocol):
+    """One loaded instance of the task ``text_recognition``, used by one thread at a time."""
+
+    def infer(self, batch: Sequence[Image]) -> Sequence[str]:
+        """The text of n images (float32, (3, H, W), W may differ), in the order given.
+
+        The empty text is an answer. Padding of the images to one width is the system's own work.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class GenerationLimit:
+    """Where an answer ends: after ``max_new_tokens``, or with ``end_token``, which belongs to it.
+
+    ``end_token`` None: the answer goes on to ``max_new_tokens``, whatever the model says.
+    """
+
+    max_new_tokens: int
+    end_token: int | None = None
+
+
+class Generator(Protocol):
+    """One loaded instance of the task ``generation``, used by one thread at a time.
+
+    Decoding is greedy: the same prompt has the same answer, alone or in a batch.
+    """
+
+    def generate(
+        self, batch: Sequence[TokenIds], limit: GenerationLimit
+    ) -> Iterator[tuple[int, Sequence[int]]]:
+        """(position in ``batch``, its next token ids) as soon as they are there.
+
+        The first yield for a position is its first token, and its time is the time to first token:
+        yield it before computing the second. Later yields may bring several tokens. Positions may
+        come in any order; all are answered when the iterator ends. Nothing follows the end token,
+        no padding either. One step must not be held back until the next is asked for.
+        """
         ...
 
     def close(self) -> None: ...
