@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from metering import canonical
-from metering.commands.answers import DONE, NO, answered, load
 from metering.cases import Case, play, schema_text
-from metering.fields import Fields, parse_instant
+from metering.commands.answers import DONE, NO, answered, load
+from metering.fields import parse_instant
 from metering.plan import Period
 from metering.refusal import Refusal
 from metering.usage import EventBatch, UsageTotals, aggregate, read_events
@@ -31,7 +31,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add this module's commands; each sets ``handler(arguments) -> exit status``."""
     command = subparsers.add_parser("fee", help="compute every amount of a case file")
     command.add_argument(
-        "case", type=Path, nargs="?", metavar="CASE.json", help="see docs/contracts.md"
+        "case", type=Path, nargs="*", metavar="CASE.json", help="see docs/contracts.md"
     )
     command.add_argument("--schema", action="store_true", help="print the JSON Schema of a case")
     command.set_defaults(handler=answered(_fee))
@@ -48,13 +48,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _fee(arguments: argparse.Namespace) -> int:
+    """One case: its answer. Several: the list of their answers, or none when one is refused."""
     if arguments.schema:
         sys.stdout.write(schema_text())
         return DONE
-    if arguments.case is None:
+    if not arguments.case:
         raise Refusal("CASE.json", "nothing", "a case file", "--schema prints its format")
-    answer = play(Case.from_json(_load(arguments.case)))
-    sys.stdout.write(canonical.pretty(answer.to_json()))
+    answers: list[object] = [
+        play(Case.from_json(load(path))).to_json() for path in arguments.case
+    ]  # fmt: skip
+    sys.stdout.write(canonical.pretty(answers[0] if len(answers) == 1 else answers))
     return DONE
 
 

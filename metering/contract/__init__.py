@@ -8,7 +8,7 @@ billing call the same function.
 Never here: a clock, a database, a float, a rounding before the invoice line.
 """
 
-from metering.contract.audit import AuditOutcome, release_or_credit
+from metering.contract.audit import NOTHING_CREDITED, AuditOutcome, Credited, release_or_credit
 from metering.contract.baseline_policy import effective_baselines
 from metering.contract.breakdown import FeeBreakdown, FeeLine, Step
 from metering.contract.fee import fee
@@ -25,9 +25,11 @@ from metering.contract.terms import (
 )
 
 __all__ = [
+    "NOTHING_CREDITED",
     "AuditOutcome",
     "BaselinePolicy",
     "Contract",
+    "Credited",
     "FeeBreakdown",
     "FeeLine",
     "LedgerState",

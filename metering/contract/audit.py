@@ -17,7 +17,19 @@ from metering.decimals import exact, to_text
 from metering.money import quantize
 from metering.refusal import Refusal
 
-__all__ = ["AuditOutcome", "release_or_credit"]
+__all__ = ["NOTHING_CREDITED", "AuditOutcome", "Credited", "release_or_credit"]
+
+
+@dataclass(frozen=True)
+class Credited:
+    """What credit notes took back before the audit; amounts zero or more."""
+
+    fee: Decimal = Decimal(0)
+    holdback: Decimal = Decimal(0)
+    tax: Decimal = Decimal(0)
+
+
+NOTHING_CREDITED = Credited()
 
 
 @dataclass(frozen=True)
@@ -58,12 +70,16 @@ class AuditOutcome:
 
 
 def release_or_credit(
-    contract: Contract, invoiced: FeeBreakdown, audited: FeeBreakdown
+    contract: Contract,
+    invoiced: FeeBreakdown,
+    audited: FeeBreakdown,
+    credited: Credited = NOTHING_CREDITED,
 ) -> AuditOutcome:
     """Release of the holdback, or a credit note when the audited fee is below what was paid.
 
-    Tax is the tax of the final fee less the tax already charged, so both documents together
-    carry the tax of the final fee to the cent. An audit never raises the fee.
+    `credited` is what credit notes have taken back already: it never comes back. Tax is the tax of
+    the final fee less the tax already charged, so all documents together carry the tax of the
+    final fee to the cent. An audit never raises the fee.
     """
     for name in ("contract_digest", "period", "currency"):
         if getattr(invoiced, name) != getattr(audited, name):
@@ -73,28 +89,32 @@ def release_or_credit(
             )  # fmt: skip
     if invoiced.contract_digest != contract.digest:
         raise Refusal("contract.digest", contract.digest, invoiced.contract_digest)
-    raised = audited.fee > invoiced.fee
-    final = invoiced.fee if raised else audited.fee
     with exact():
-        net = final - invoiced.net
-        tax = quantize(final * contract.vat, contract.currency) - invoiced.tax
+        billed, held = invoiced.fee - credited.fee, invoiced.holdback - credited.holdback
+        raised = audited.fee > billed
+        final = min(billed, audited.fee)
+        net = final - billed + held
+        tax = quantize(final * contract.vat, contract.currency) - invoiced.tax + credited.tax
         gross = net + tax
         reasons = [f"audited fee {to_text(audited.fee)}, invoiced fee {to_text(invoiced.fee)}"]
+        if credited.fee:
+            reasons.append(f"credited before the audit: {to_text(credited.fee)}")
         if raised:
             reasons.append("the audit found more savings: the fee is not raised")
         zero = quantize(Decimal(0), contract.currency)
-        settled = not invoiced.holdback and final == invoiced.fee
+        settled = not held and final == billed
         document = "credit_note" if net < 0 else "none" if settled else "release"
+        paid = billed - held + invoiced.tax - credited.tax
         return AuditOutcome(
             document=document,
             currency=contract.currency,
             audited_fee=final,
-            fee_change=final - invoiced.fee + zero,
-            holdback_released=invoiced.holdback,
+            fee_change=final - billed + zero,
+            holdback_released=held + zero,
             net=net,
             tax=tax,
             gross=gross,
-            cumulative=invoiced.payable + gross,
+            cumulative=paid + gross,
             state=invoiced.state if raised else audited.state,
             reasons=tuple(reasons),
         )

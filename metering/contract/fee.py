@@ -30,7 +30,7 @@ from metering.refusal import Refusal
 __all__ = ["fee"]
 
 _ZERO = Decimal(0)
-_MONTH = re.compile(r"\d{4}-\d{2}", re.ASCII)
+_DATED = re.compile(r"\d{4}-\d{2}(-\d{2})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _check(contract: Contract, state: LedgerState, verified: VerifiedSavings) ->
         raise Refusal("verified.period", period.label, "a period after the contract's start")
     last = state.settled_through
     if last is not None:
-        ordered = _MONTH.fullmatch(last) and _MONTH.fullmatch(period.label)
+        ordered = _DATED.fullmatch(last) and _DATED.fullmatch(period.label)
         if period.label == last or (ordered and period.label < last):
             raise Refusal(
                 "state.settled_through", last, f"a state from before {period.label}",

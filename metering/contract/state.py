@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from metering.canonical import digest
-from metering.decimals import parse_decimal, to_text
+from metering.decimals import exact, parse_decimal, to_text
 from metering.fields import Fields
 from metering.money import check_currency
 from metering.plan import Period
@@ -44,6 +44,27 @@ class LedgerState:
             object.__setattr__(self, name, value)
         if self.instalments < 0:
             raise Refusal("state.instalments", self.instalments, "zero or more")
+
+    def replaced(self, taken: LedgerState, instead: LedgerState) -> LedgerState:
+        """This state as it is when an earlier period ends in `instead` and not in `taken`.
+
+        What an audit or a credit note changes in a settled period is carried to where the
+        contract stands now: losses it adds count against later savings, search cost it gives
+        back returns to the pool. No amount falls below zero.
+        """
+        with exact():
+            amounts = {
+                name: max(
+                    Decimal(0), getattr(self, name) + getattr(instead, name) - getattr(taken, name)
+                )
+                for name in ("losses", "recouped", "deferred")
+            }
+        latest = self.settled_through == taken.settled_through
+        return LedgerState(
+            **amounts,
+            instalments=max(0, self.instalments + instead.instalments - taken.instalments),
+            settled_through=instead.settled_through if latest else self.settled_through,
+        )
 
     def to_json(self) -> dict[str, object]:
         """JSON object."""

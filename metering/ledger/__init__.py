@@ -9,9 +9,9 @@ still gets its document: zero, with the reason.
 Never here: numbering (the caller gives the number inside its own transaction), a clock, an edit.
 """
 
-from metering.ledger.correction import audit_document, credit_note
+from metering.ledger.correction import audit_document, credit_note, credited, left_to_credit
 from metering.ledger.dispute import Dispute, dispute
-from metering.ledger.invoice import Invoice, InvoiceLine, build_invoice
+from metering.ledger.invoice import Invoice, InvoiceLine, Planned, build_invoice
 from metering.ledger.journal import JournalEntry, balances, journal
 
 __all__ = [
@@ -19,10 +19,13 @@ __all__ = [
     "Invoice",
     "InvoiceLine",
     "JournalEntry",
+    "Planned",
     "audit_document",
     "balances",
     "build_invoice",
     "credit_note",
+    "credited",
     "dispute",
     "journal",
+    "left_to_credit",
 ]

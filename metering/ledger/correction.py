@@ -13,14 +13,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from metering.contract import AuditOutcome, FeeLine
+from metering.contract import AuditOutcome, Credited, FeeLine
 from metering.decimals import exact, parse_decimal, to_text
 from metering.fields import check_zone
 from metering.ledger.invoice import Invoice, InvoiceLine
 from metering.money import quantize
 from metering.refusal import Refusal
 
-__all__ = ["audit_document", "credit_note"]
+__all__ = ["audit_document", "credit_note", "credited", "left_to_credit"]
 
 
 def credit_note(
@@ -47,7 +47,7 @@ def credit_note(
         raise Refusal("reason", "nothing", "why the credit is given")
     _check_previous(invoice, previous)
     with exact():
-        left = _left(invoice, previous)
+        left = left_to_credit(invoice, previous)
         now = _now(left, amounts)
         lines = tuple(
             _credit_line(line, -now[line.line_id], reason)
@@ -74,17 +74,39 @@ def credit_note(
     )
 
 
-def audit_document(
-    invoice: Invoice, outcome: AuditOutcome, *, number: str, series: str, issued_at: datetime
-) -> Invoice:
-    """The document an audit leads to: a release of the holdback, or a credit note."""
+def credited(previous: Sequence[Invoice]) -> Credited:
+    """What these credit notes took back, in amounts of zero or more."""
     with exact():
+        fee, holdback, tax = (
+            -sum((getattr(note, name) for note in previous), Decimal(0))
+            for name in ("fee", "holdback", "tax")
+        )
+    return Credited(fee, holdback, tax)
+
+
+def audit_document(
+    invoice: Invoice,
+    outcome: AuditOutcome,
+    *,
+    number: str,
+    series: str,
+    issued_at: datetime,
+    previous: Sequence[Invoice] = (),
+) -> Invoice:
+    """The document an audit leads to: a release of the holdback, or a credit note.
+
+    `previous` are the credit notes the outcome was computed after.
+    """
+    _check_previous(invoice, previous)
+    before = credited(previous)
+    with exact():
+        billed, held = invoice.fee - before.fee, invoice.holdback - before.holdback
         fits = (
             outcome.document in ("release", "credit_note")
             and outcome.currency == invoice.currency
-            and outcome.holdback_released == invoice.holdback
-            and outcome.audited_fee == invoice.fee + outcome.fee_change
-            and outcome.cumulative == invoice.payable + outcome.gross
+            and outcome.holdback_released == held
+            and outcome.audited_fee == billed + outcome.fee_change
+            and outcome.cumulative == billed - held + invoice.tax - before.tax + outcome.gross
         )
     if invoice.kind != "invoice" or not fits:
         raise Refusal(
@@ -120,7 +142,7 @@ def _check_previous(invoice: Invoice, previous: Sequence[Invoice]) -> None:
             raise Refusal("previous", note.number, f"credit notes of {invoice.number}")
 
 
-def _left(invoice: Invoice, previous: Sequence[Invoice]) -> dict[str, Decimal]:
+def left_to_credit(invoice: Invoice, previous: Sequence[Invoice]) -> dict[str, Decimal]:
     """What of each line has not been credited yet."""
     left = {line.line_id: line.amount for line in invoice.lines}
     for note in previous:

@@ -13,20 +13,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Protocol
 
 from metering.canonical import digest
 from metering.contract import Contract, FeeBreakdown, FeeLine, Party
 from metering.decimals import exact, to_text
 from metering.fields import Fields, check_zone, instant_text
 from metering.money import check_currency, quantize, to_minor_units
-from metering.plan import MeasurementPlan, Period
+from metering.plan import Period
 from metering.refusal import Refusal
 
-__all__ = ["Invoice", "InvoiceLine", "build_invoice"]
+__all__ = ["Invoice", "InvoiceLine", "Planned", "build_invoice"]
 
 KINDS = ("invoice", "release", "credit_note")
 _NUMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,39}", re.ASCII)
 _AMOUNTS = ("fee", "holdback", "net", "taxable", "vat", "tax", "payable")
+
+
+class Planned(Protocol):
+    """What a document says about the plan behind it: a `MeasurementPlan` has all of it."""
+
+    @property
+    def plan_id(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def method_version(self) -> str: ...
+    @property
+    def short_run(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -243,7 +257,7 @@ def build_invoice(
     breakdown: FeeBreakdown,
     *,
     contract: Contract,
-    plan: MeasurementPlan,
+    plan: Planned,
     number: str,
     series: str,
     issued_at: datetime,

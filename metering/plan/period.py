@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 from metering.decimals import exact
 from metering.fields import Fields, check_zone, instant_text
@@ -58,6 +59,18 @@ class Period:
             raise Refusal("instant", instant.isoformat(), "an aware time", "add the offset")
         local = instant.astimezone(check_zone(zone))
         return cls.month(f"{local.year:04d}-{local.month:02d}", zone)
+
+    @classmethod
+    def anchored(cls, start: date, count: int, zone: str) -> list[Period]:
+        """`count` monthly periods from local midnight of `start`, each labelled by its first day.
+
+        They join without a gap, whatever the length of the months (see `anchored_starts`).
+        """
+        starts = anchored_starts(start, count + 1) if count else []
+        return [
+            cls(first.isoformat(), zone, _midnight(first, zone), _midnight(after, zone))
+            for first, after in pairwise(starts)
+        ]
 
     def next_month(self) -> Period:
         """The calendar month after this one; only for calendar months."""

@@ -9,6 +9,7 @@ exactly once.
 Never here: a float, a run rate, an extrapolation over hours nobody metered, a mean of ratios.
 """
 
+from metering.savings.joint import UNCERTAINTIES, Estimate, bounds, joint_standard_error
 from metering.savings.line import SavingsLine, measured_text, savings_line, verified_savings
 from metering.savings.uncertainty import (
     combine_standard_errors,
@@ -18,8 +19,12 @@ from metering.savings.uncertainty import (
 from metering.savings.unit_cost import linear_window, unit_cost_savings
 
 __all__ = [
+    "UNCERTAINTIES",
+    "Estimate",
     "SavingsLine",
+    "bounds",
     "combine_standard_errors",
+    "joint_standard_error",
     "linear_window",
     "lower_bound",
     "measured_text",

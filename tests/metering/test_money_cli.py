@@ -9,16 +9,19 @@ import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from metering import canonical
 from metering.__main__ import main
+from metering.cases import schema_text
 from metering.commands import money
 from metering.contract import LedgerState, Recoupment
 from metering.plan import Period
 from metering.usage import TrafficShare, generate_month
-from tests.metering.money_cases import ZONE, contract, line, verified
+from tests.metering.money_cases import ZONE, contract
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,24 +43,51 @@ def case(**changes: object) -> dict[str, object]:
     """G7 as a case file."""
     terms = contract(holdback=Decimal("0.10"), vat=Decimal("0.19"))
     return {
-        "schema": "ignition.fee-case.v1",
-        "contract": terms.to_json(),
+        "schema": "ignition.fee-case.v2",
+        "contracts": [terms.to_json()],
         "state": None,
-        "verified": verified([line("51500.00")]).to_json(),
+        "savings": [saving("51500.00")],
         **changes,
     }
+
+
+def saving(point: str) -> dict[str, object]:
+    return {"period": "2026-11", "model": "A", "system": "s", "point": point}
+
+
+def first_bill(out: str) -> dict[str, Any]:
+    breakdown: dict[str, Any] = json.loads(out)["steps"][0]["breakdown"]
+    return breakdown
 
 
 def test_a_case_becomes_a_breakdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "case.json", case())
     assert run(["fee", path]) == 0
     first = capsys.readouterr().out
-    answer = json.loads(first)
-    assert (answer["fee"], answer["holdback"], answer["payable"]) == (
-        "10300.00", "1030.00", "11031.30",
-    )  # fmt: skip
+    bill = first_bill(first)
+    assert (bill["fee"], bill["holdback"], bill["payable"]) == ("10300.00", "1030.00", "11031.30")
     assert run(["fee", path]) == 0
     assert capsys.readouterr().out == first
+
+
+def test_several_cases_are_a_list_of_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(tmp_path / "one.json", case())
+    two = written(tmp_path / "two.json", case(savings=[saving("100")]))
+    assert run(["fee", one, two]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [a["steps"][0]["breakdown"]["fee"] for a in answers] == ["10300.00", "20.00"]
+    broken = written(tmp_path / "three.json", {})
+    assert run(["fee", one, broken]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_schema_is_printed_and_a_case_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fee", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["$id"] == "urn:ignition:schema:fee-case.v2"
+    assert run(["fee"]) == 2
+    assert "--schema" in capsys.readouterr().err
 
 
 def test_a_state_continues_where_the_last_month_ended(
@@ -65,12 +95,14 @@ def test_a_state_continues_where_the_last_month_ended(
 ) -> None:
     terms = contract(recoupment=Recoupment("pool", Decimal(12000), share=Decimal("0.40")))
     state = LedgerState(recouped=Decimal(10500), settled_through="2026-10")
-    changed = case(contract=terms.to_json(), state=state.to_json())
-    changed["verified"] = verified([line(10000)]).to_json()
+    changed = case(
+        contracts=[terms.to_json()], state=state.to_json(), savings=[saving("10000")]
+    )  # fmt: skip
     assert run(["fee", written(tmp_path / "case.json", changed)]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["fee"], answer["recouped"]) == ("3500.00", "1500.00")
-    assert answer["state"]["recouped"] == "12000.00"
+    out = capsys.readouterr().out
+    bill = first_bill(out)
+    assert (bill["fee"], bill["recouped"]) == ("3500.00", "1500.00")
+    assert json.loads(out)["state"]["recouped"] == "12000.00"
 
 
 def test_the_documented_case_is_a_real_one(
@@ -82,7 +114,8 @@ def test_the_documented_case_is_a_real_one(
     path = tmp_path / "case.json"
     path.write_text(shown, encoding="utf-8")
     assert run(["fee", path]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    Draft202012Validator(json.loads(schema_text())).validate(json.loads(shown))
+    answer = first_bill(capsys.readouterr().out)
     told = page.split("<!-- answer -->\n```json\n")[1].split("```")[0]
     for name, value in json.loads(told).items():
         assert answer[name] == value, name
@@ -92,11 +125,11 @@ def test_the_documented_case_is_a_real_one(
     ("content", "message"),
     [
         (b"{", "stops being JSON"),
-        (b'{"schema": "ignition.fee-case.v1", "state": 1.5}', "decimal text"),
-        (canonical.dumps(case(schema="v2")), "ignition.fee-case.v1"),
+        (b'{"schema": "ignition.fee-case.v2", "state": 1.5}', "decimal text"),
+        (canonical.dumps(case(schema="v1")), "ignition.fee-case.v2"),
         (canonical.dumps(case(discount="1")), "does not know"),
-        (canonical.dumps(case(contract={})), "contract.schema"),
-        (canonical.dumps({"schema": "ignition.fee-case.v1"}), "case.state"),
+        (canonical.dumps(case(contracts=[{}])), "contract.schema"),
+        (canonical.dumps({"schema": "ignition.fee-case.v2"}), "case.contracts"),
     ],
 )
 def test_a_bad_case_is_one_clear_line(
@@ -182,7 +215,7 @@ def test_the_commands_are_those_of_the_room(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fee", str(written(tmp_path / "case.json", case()))]) == 0
-    assert json.loads(capsys.readouterr().out)["payable"] == "11031.30"
+    assert first_bill(capsys.readouterr().out)["payable"] == "11031.30"
     assert main(["fee", str(tmp_path / "no.json")]) == 2
     with pytest.raises(SystemExit) as wrong:
         main(["export", "--format", "pdf", "x.json", "--out", "y"])
@@ -199,4 +232,4 @@ def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["payable"] == "11031.30"
+    assert first_bill(done.stdout)["payable"] == "11031.30"
