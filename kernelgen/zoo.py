@@ -56,6 +56,15 @@ PINS: Mapping[str, Pin] = {
         filename="tokenizer.json",
         licence="Apache-2.0",
     ),
+    "pp-ocrv4-recogniser": Pin(
+        package="rapidocr-onnxruntime",
+        version="1.4.4",
+        wheel_sha256="971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+        member="rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
+        member_sha256="48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
+        filename="ch_PP-OCRv4_rec_infer.onnx",
+        licence="Apache-2.0",
+    ),
 }
 
 

@@ -10,17 +10,15 @@ Never here: a text drawn from what a model happens to read well.
 from __future__ import annotations
 
 import functools
-import itertools
-import json
 import math
-import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+
+from metering.loadgen.library import write_images
 
 Line = npt.NDArray[np.uint8]
 
@@ -47,7 +45,7 @@ _TURN_DEGREES = 0.7
 
 
 class TextLinesError(ValueError):
-    """A set that cannot be made or read; the message names the field or the file."""
+    """A set that cannot be made; the message names the field."""
 
 
 @dataclass(frozen=True)
@@ -73,55 +71,22 @@ def prepare(image: Image.Image) -> Line:
     """An RGB image as the recogniser takes it: 48 rows, its own proportions, BGR.
 
     Width is ceil(48 x width / height), resampled bilinearly, as PaddleOCR's
-    ``resize_norm_img`` has it; its scaling to [-1, 1] and padding belong to the system, since they
-    depend on the batch.
+    ``resize_norm_img`` has it. Its padding is the system's own work, since it depends on the batch.
     """
     width = math.ceil(HEIGHT * image.width / image.height)
     resized = image.convert("RGB").resize((width, HEIGHT), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(resized)[:, :, ::-1])
 
 
-def save_samples(lines: Sequence[Line], path: Path) -> None:
-    """Write lines as one ``.npz``: ``pixels`` (uint8, all lines end to end), ``widths`` (int64)."""
-    widths = np.array([line.shape[1] for line in lines], dtype=np.int64)
-    pixels = np.concatenate([line.reshape(-1) for line in lines])
-    np.savez(path, pixels=pixels, widths=widths)
+def scaled(line: Line) -> npt.NDArray[np.float32]:
+    """A prepared line as (3, 48, width) float32 in [-1, 1]: (value / 255 - 0.5) / 0.5."""
+    rows = line.astype(np.float32).transpose(2, 0, 1)
+    return (rows / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
 
 
-def load_samples(path: Path) -> list[Line]:
-    """Every line of the file, in order. Raises TextLinesError."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            pixels, widths = arrays["pixels"], arrays["widths"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise TextLinesError(
-            f"samples: cannot read {path.name}: {error}; wanted an .npz with pixels and widths"
-        ) from error
-    if pixels.dtype != np.uint8 or pixels.ndim != 1:
-        raise TextLinesError(f"samples: {path.name} must hold pixels as one uint8 vector")
-    if widths.dtype != np.int64 or widths.ndim != 1 or len(widths) == 0 or widths.min() < 1:
-        raise TextLinesError(f"samples: {path.name} must hold widths as int64 from 1")
-    ends = np.cumsum(widths) * (HEIGHT * 3)
-    if ends[-1] != len(pixels):
-        raise TextLinesError(f"samples: {path.name} has widths that do not cut pixels into lines")
-    cuts = itertools.pairwise([0, *ends.tolist()])
-    return [pixels[start:stop].reshape(HEIGHT, -1, 3) for start, stop in cuts]
-
-
-def save_truth(texts: Sequence[str], path: Path) -> None:
-    """Write the texts as a JSON list, beside the samples and never among them."""
-    path.write_text(json.dumps(list(texts), ensure_ascii=True, indent=0) + "\n", encoding="ascii")
-
-
-def load_truth(path: Path) -> tuple[str, ...]:
-    """The texts of a set, in the order of its samples. Raises TextLinesError."""
-    try:
-        texts = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise TextLinesError(f"truth: cannot read {path.name}: {error}") from error
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise TextLinesError(f"truth: {path.name}: wanted a list of texts, none of them empty")
-    return tuple(texts)
+def write_text_lines(made: TextLines, path: Path) -> None:
+    """Write lines and texts as a query sample library; a system is handed the lines alone."""
+    write_images(path, [scaled(line) for line in made.lines], made.texts)
 
 
 @functools.cache

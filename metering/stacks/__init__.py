@@ -47,7 +47,11 @@ _STACKS: MappingProxyType[str, Stack] = MappingProxyType(
     }
 )
 _RECOGNISERS: MappingProxyType[str, Callable[[SutSpec, Path, str], Recogniser]] = MappingProxyType(
-    {"null": null.open_recogniser}
+    {
+        "onnxruntime": onnx_runtime.open_recogniser,
+        "openvino": openvino_cpu.open_recogniser,
+        "null": null.open_recogniser,
+    }
 )
 _GENERATORS: MappingProxyType[str, Callable[[SutSpec, Path, str], Generator]] = MappingProxyType(
     {"null": null.open_generator}

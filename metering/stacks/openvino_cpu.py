@@ -20,13 +20,21 @@ from metering.loadgen.spec import GraphOptimization, SutSpec
 from metering.stacks.installed import installed
 from metering.stacks.system import (
     Embeddings,
+    Image,
     OutputPort,
+    Recogniser,
     StackError,
     StackInfo,
     System,
     TokenIds,
     choose_output,
     pad,
+)
+from metering.stacks.text_recognition import (
+    choose_scores,
+    pad_lines,
+    read_alphabet,
+    read_scores,
 )
 
 # It has one graph pipeline and no level to choose.
@@ -64,22 +72,30 @@ def _compile(sut: SutSpec, model: Path) -> Any:
     return compiled
 
 
+def _shared(sut: SutSpec, model: Path) -> Any:
+    with _lock:
+        compiled = _compiled.get((sut, model))
+        if compiled is None:
+            compiled = _compiled[sut, model] = _compile(sut, model)
+    return compiled
+
+
+def _ports(compiled: Any) -> list[OutputPort]:
+    return [
+        OutputPort(
+            tuple(sorted(item.get_names())),
+            len(item.get_partial_shape()),
+            item.get_element_type().get_type_name() == "f32",
+        )
+        for item in compiled.outputs
+    ]
+
+
 class OpenVinoSystem:
     def __init__(self, sut: SutSpec, model: Path, output: str) -> None:
-        with _lock:
-            compiled = _compiled.get((sut, model))
-            if compiled is None:
-                compiled = _compiled[sut, model] = _compile(sut, model)
+        compiled = _shared(sut, model)
         self._inputs = [item.any_name for item in compiled.inputs]
-        ports = [
-            OutputPort(
-                tuple(sorted(item.get_names())),
-                len(item.get_partial_shape()),
-                item.get_element_type().get_type_name() == "f32",
-            )
-            for item in compiled.outputs
-        ]
-        self._port: Any = compiled.outputs[choose_output(ports, output)]
+        self._port: Any = compiled.outputs[choose_output(_ports(compiled), output)]
         self._request: Any = compiled.create_infer_request()
 
     def infer(self, batch: Sequence[TokenIds]) -> Embeddings:
@@ -94,5 +110,25 @@ class OpenVinoSystem:
         self._request = None
 
 
+class OpenVinoRecogniser:
+    def __init__(self, sut: SutSpec, model: Path, output: str) -> None:
+        compiled = _shared(sut, model)
+        self._input: Any = compiled.inputs[0]
+        self._port: Any = compiled.outputs[choose_scores(_ports(compiled), output)]
+        self._request: Any = compiled.create_infer_request()
+        self._alphabet = read_alphabet(model)
+
+    def infer(self, batch: Sequence[Image]) -> Sequence[str]:
+        scores = self._request.infer({self._input: pad_lines(batch)})[self._port]
+        return read_scores(scores, self._alphabet)
+
+    def close(self) -> None:
+        self._request = None
+
+
 def open_system(sut: SutSpec, model: Path, output: str) -> System:
     return OpenVinoSystem(sut, model, output)
+
+
+def open_recogniser(sut: SutSpec, model: Path, output: str) -> Recogniser:
+    return OpenVinoRecogniser(sut, model, output)

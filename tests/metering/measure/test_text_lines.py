@@ -13,13 +13,11 @@ from metering.datasets.text_lines import (
     HEIGHT,
     TextLines,
     TextLinesError,
-    load_samples,
-    load_truth,
     prepare,
-    save_samples,
-    save_truth,
     text_lines,
+    write_text_lines,
 )
+from metering.loadgen.library import load_samples, load_texts
 
 
 @pytest.fixture(scope="module")
@@ -53,49 +51,16 @@ def test_preparation_keeps_proportions_and_turns_colours_round(width: int, heigh
     assert line[0, 0].tolist() == [50, 100, 200]
 
 
-def test_samples_and_truth_are_two_files(made: TextLines, tmp_path: Path) -> None:
-    save_samples(made.lines, tmp_path / "lines.npz")
-    save_truth(made.texts, tmp_path / "truth.json")
-    again = load_samples(tmp_path / "lines.npz")
-    assert len(again) == len(made.lines)
-    for line, same in zip(made.lines, again, strict=True):
-        np.testing.assert_array_equal(line, same)
-    assert load_truth(tmp_path / "truth.json") == made.texts
-    with np.load(tmp_path / "lines.npz") as arrays:
-        assert set(arrays.files) == {"pixels", "widths"}
-
-
-def spoiled(**changes: np.ndarray) -> dict[str, np.ndarray]:
-    good = {
-        "pixels": np.zeros(HEIGHT * 3 * 5, dtype=np.uint8),
-        "widths": np.array([2, 3], dtype=np.int64),
-    }
-    return {name: value for name, value in {**good, **changes}.items() if value.size}
-
-
-@pytest.mark.parametrize(
-    ("arrays", "reason"),
-    [
-        (spoiled(widths=np.array([], dtype=np.int64)), "wanted an .npz with pixels and widths"),
-        (spoiled(pixels=np.zeros(HEIGHT * 3 * 5, dtype=np.float32)), "one uint8 vector"),
-        (spoiled(widths=np.array([2, 3], dtype=np.int32)), "int64"),
-        (spoiled(widths=np.array([5, 0], dtype=np.int64)), "from 1"),
-        (spoiled(widths=np.array([2, 4], dtype=np.int64)), "do not cut pixels"),
-    ],
-)
-def test_a_damaged_sample_file_is_refused(
-    arrays: dict[str, np.ndarray], reason: str, tmp_path: Path
-) -> None:
-    np.savez(tmp_path / "lines.npz", **arrays)
-    with pytest.raises(TextLinesError, match=reason):
-        load_samples(tmp_path / "lines.npz")
-
-
-@pytest.mark.parametrize("text", ["", "{}", '["a", ""]', "[1]", "\x80"])
-def test_a_damaged_truth_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "truth.json").write_text(text, encoding="latin-1")
-    with pytest.raises(TextLinesError, match=r"truth\.json"):
-        load_truth(tmp_path / "truth.json")
+def test_the_library_holds_scaled_lines_and_their_texts(made: TextLines, tmp_path: Path) -> None:
+    write_text_lines(made, tmp_path / "lines.npz")
+    samples = load_samples(tmp_path / "lines.npz", "text_recognition")
+    assert load_texts(tmp_path / "lines.npz") == list(made.texts)
+    for line, sample in zip(made.lines, samples, strict=True):
+        assert sample.shape == (3, HEIGHT, line.shape[1])
+        assert sample.dtype == np.float32
+        assert -1 <= sample.min() < sample.max() <= 1
+        again = np.rint((sample.transpose(1, 2, 0) * 0.5 + 0.5) * 255).astype(np.uint8)
+        np.testing.assert_array_equal(again, line)
 
 
 @pytest.mark.parametrize(("seed", "count"), [(-1, 3), (0, 0)])
