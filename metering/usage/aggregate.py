@@ -1,8 +1,8 @@
 """Totals of one period: which events count, and what became of the others.
 
-In: an `EventBatch` (or events), the period, what is registered, what was stored before.
-Out: `UsageTotals`: volume per model and system, a count for every fate, a list of every line
-that a person has to see.
+In: an `EventBatch`, the period, what is registered, what was stored before.
+Out: `UsageTotals`, computed on whole columns; only lines that a person has to see are visited one
+by one.
 Never here: a winner chosen between two contents of one key; a late event counted in silence.
 
 Fates: accepted; duplicate (same key, same content); conflict (same key, other content: nobody's
@@ -13,170 +13,35 @@ it was received); negative; unmatched (model or system not registered); malforme
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Any, cast
 
-from metering import canonical
-from metering.fields import Fields, instant_text
+import numpy as np
+import numpy.typing as npt
+
+from metering.fields import instant_text
 from metering.plan import Period
 from metering.refusal import Refusal
-from metering.usage.events import EventBatch, UsageEvent
+from metering.usage.batch import NO_TIME, Columns, EventBatch, microseconds
+from metering.usage.events import UsageEvent
+from metering.usage.settle import settle
+from metering.usage.totals import FATES, UsageIncident, UsageTotals, Volume
 
-__all__ = ["FATES", "UsageIncident", "UsageTotals", "Volume", "aggregate"]
+__all__ = ["CLOCK_TOLERANCE", "FATES", "aggregate"]
 
-FATES = (
-    "accepted", "duplicate", "conflict", "early", "late", "later", "future", "negative",
-    "unmatched", "malformed",
-)  # fmt: skip
 CLOCK_TOLERANCE = timedelta(minutes=5)
+_ACCEPTED, _DUPLICATE, _CONFLICT, _EARLY, _LATE, _LATER, _FUTURE = range(7)
+_UNMATCHED = FATES.index("unmatched")
+_HALF = np.int64(2**32)
 
-
-@dataclass(frozen=True)
-class Volume:
-    """Accepted samples of one model on one system."""
-
-    model: str
-    system: str
-    samples: int
-    events: int
-
-    def to_json(self) -> dict[str, object]:
-        """JSON object."""
-        return {
-            "model": self.model,
-            "system": self.system,
-            "samples": self.samples,
-            "events": self.events,
-        }
-
-
-@dataclass(frozen=True)
-class UsageIncident:
-    """One line that did not count, with what to do about it."""
-
-    line: int
-    fate: str
-    source: str
-    id: str
-    samples: int | None
-    reason: str
-
-    def to_json(self) -> dict[str, object]:
-        """JSON object."""
-        return {
-            "line": self.line,
-            "fate": self.fate,
-            "source": self.source,
-            "id": self.id,
-            "samples": self.samples,
-            "reason": self.reason,
-        }
-
-
-@dataclass(frozen=True)
-class UsageTotals:
-    """What a period's usage adds up to. `rows` = sum of `counts`.
-
-    `arrived_after_end` of the accepted events came in after the period ended but before the
-    cutoff: they count. `input_sha256` is the input as it came; `content_sha256` covers the
-    accepted events in key order and is the same in whatever order or repetition they came.
-    """
-
-    period: Period
-    rows: int
-    counts: Mapping[str, int]
-    arrived_after_end: int
-    volumes: tuple[Volume, ...]
-    samples: int
-    incidents: tuple[UsageIncident, ...]
-    input_sha256: str
-    content_sha256: str
-
-    def count(self, fate: str) -> int:
-        """Lines with that fate."""
-        if fate not in FATES:
-            raise Refusal("fate", repr(fate), "one of " + ", ".join(FATES))
-        return self.counts.get(fate, 0)
-
-    @property
-    def accepted(self) -> int:
-        """Events that count."""
-        return self.count("accepted")
-
-    @property
-    def duplicates(self) -> int:
-        """Repetitions of an event that counts already."""
-        return self.count("duplicate")
-
-    @property
-    def conflicts(self) -> int:
-        """Events whose key came with other content."""
-        return self.count("conflict")
-
-    @property
-    def late(self) -> int:
-        """Events for a correction."""
-        return self.count("late")
-
-    @property
-    def early(self) -> int:
-        """Events from before the contract."""
-        return self.count("early")
-
-    @property
-    def rejected(self) -> int:
-        """Lines that are no events, negative, from the future or of nothing registered."""
-        return sum(self.count(fate) for fate in ("malformed", "negative", "future", "unmatched"))
-
-    def volume(self, model: str, system: str) -> int:
-        """Accepted samples of one model on one system; zero when there are none."""
-        return sum(v.samples for v in self.volumes if (v.model, v.system) == (model, system))
-
-    def to_json(self) -> dict[str, object]:
-        """JSON object: totals with row count, sum and digests."""
-        return {
-            "schema": "ignition.usage-totals.v1",
-            "period": self.period.to_json(),
-            "rows": self.rows,
-            "counts": {fate: self.count(fate) for fate in FATES},
-            "arrived_after_end": self.arrived_after_end,
-            "volumes": [volume.to_json() for volume in self.volumes],
-            "samples": self.samples,
-            "incidents": [incident.to_json() for incident in self.incidents],
-            "input_sha256": self.input_sha256,
-            "content_sha256": self.content_sha256,
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> UsageTotals:
-        """Inverse of `to_json`; refuses totals that contradict themselves."""
-        fields = Fields(value, "usage")
-        fields.text("schema", ["ignition.usage-totals.v1"])
-        counts = Fields(fields.any("counts"), "usage.counts")
-        totals = cls(
-            period=Period.from_json(fields.any("period")),
-            rows=fields.integer("rows"),
-            counts={fate: counts.integer(fate) for fate in FATES},
-            arrived_after_end=fields.integer("arrived_after_end"),
-            volumes=tuple(_volume(item) for item in fields.items("volumes")),
-            samples=fields.integer("samples"),
-            incidents=tuple(_incident(item) for item in fields.items("incidents")),
-            input_sha256=fields.text("input_sha256"),
-            content_sha256=fields.text("content_sha256"),
-        )
-        counts.finish()
-        fields.finish()
-        if totals.rows != sum(totals.counts.values()):
-            raise Refusal("usage.rows", totals.rows, f"{sum(totals.counts.values())}")
-        if totals.samples != sum(volume.samples for volume in totals.volumes):
-            raise Refusal("usage.samples", totals.samples, "the sum of the volumes")
-        return totals
+Fates = npt.NDArray[np.int8]
 
 
 def aggregate(
-    events: EventBatch | Iterable[UsageEvent],
+    batch: EventBatch,
     period: Period,
     zone: str,
     *,
@@ -193,135 +58,134 @@ def aggregate(
     """
     if period.zone != zone:
         raise Refusal("zone", zone, period.zone, "cut the period in the contract's zone")
-    batch = events if isinstance(events, EventBatch) else _batch(tuple(events))
+    columns = batch.columns
+    settled = settle(columns, stored or {})
+    fates = _fates(columns, period, known, not_before, cutoff)
+    fates[settled.duplicate] = _DUPLICATE
+    fates[settled.conflict] = _CONFLICT
+    accepted = fates == _ACCEPTED
+    counts = Counter(refused.fate for refused in batch.refused)
+    for number, count in enumerate(np.bincount(fates, minlength=len(FATES)).tolist()):
+        counts[FATES[number]] += count
+    told = _Reasons(period, not_before, settled.contents)
     incidents = [
         UsageIncident(r.line, r.fate, *(r.key or ("", "")), None, r.reason) for r in batch.refused
     ]
-    counts = Counter(refused.fate for refused in batch.refused)
-    unique, repeated = _settle_keys(batch.events, stored or {})
-    for event, fate, reason in repeated:
-        counts[fate] += 1
-        if fate != "duplicate":
-            incidents.append(_told(event, fate, reason))
-    accepted = []
-    for event in unique:
-        fate, reason = _fate(event, period, known, not_before, cutoff)
-        counts[fate] += 1
-        if fate == "accepted":
-            accepted.append(event)
-        else:
-            incidents.append(_told(event, fate, reason))
+    for row in np.flatnonzero(~accepted & (fates != _DUPLICATE)).tolist():
+        event, fate = columns.event(row), int(fates[row])
+        incidents.append(
+            UsageIncident(
+                event.line, FATES[fate], event.source, event.id, event.samples,
+                told.reason(fate, event, row),
+            )
+        )  # fmt: skip
+    volumes = _volumes(columns, accepted)
+    arrived = accepted & (columns.received != NO_TIME)
     return UsageTotals(
         period=period,
         rows=batch.rows,
         counts={fate: counts[fate] for fate in FATES},
-        arrived_after_end=sum(
-            event.received_at is not None and event.received_at >= period.end for event in accepted
+        arrived_after_end=int(
+            np.count_nonzero(arrived & (columns.received >= microseconds(period.end)))
         ),
-        volumes=_volumes(accepted),
-        samples=sum(event.samples for event in accepted),
+        volumes=volumes,
+        samples=sum(volume.samples for volume in volumes),
         incidents=tuple(sorted(incidents, key=lambda item: (item.line, item.source, item.id))),
         input_sha256=batch.sha256,
-        content_sha256=canonical.digest(sorted([*e.key, e.content] for e in accepted)),
+        content_sha256=_content_digest(columns.contents[accepted]),
     )
 
 
-def _settle_keys(
-    events: tuple[UsageEvent, ...], stored: Mapping[tuple[str, str], str]
-) -> tuple[list[UsageEvent], list[tuple[UsageEvent, str, str]]]:
-    """One event per key that has one content; every other line with its fate.
-
-    Of equal events the one received first stands for all, so the order of lines is irrelevant.
-    """
-    by_key: dict[tuple[str, str], list[UsageEvent]] = defaultdict(list)
-    for event in events:
-        by_key[event.key].append(event)
-    unique: list[UsageEvent] = []
-    rest: list[tuple[UsageEvent, str, str]] = []
-    for key, group in by_key.items():
-        before = stored.get(key)
-        contents = {event.content for event in group} | ({before} if before else set())
-        if len(contents) > 1:
-            why = f"{len(contents)} contents under one key; decide which one is right"
-            rest += [
-                (event, "duplicate", "stored already")
-                if event.content == before
-                else (event, "conflict", why)
-                for event in group
-            ]
-            continue
-        ordered = sorted(group, key=_arrival)
-        if before is None:
-            unique.append(ordered.pop(0))
-        rest += [(event, "duplicate", "counted already") for event in ordered]
-    return unique, rest
-
-
-def _arrival(event: UsageEvent) -> tuple[bool, datetime, int]:
-    return (event.received_at is None, event.received_at or event.occurred_at, event.line)
-
-
-def _fate(
-    event: UsageEvent,
+def _fates(
+    columns: Columns,
     period: Period,
     known: Collection[tuple[str, str]] | None,
     not_before: datetime | None,
     cutoff: datetime | None,
-) -> tuple[str, str]:
-    if known is not None and (event.model, event.system) not in known:
-        return "unmatched", f"{event.model} on {event.system} is not registered: register it"
-    received = event.received_at
-    if received is not None and event.occurred_at > received + CLOCK_TOLERANCE:
-        return "future", f"dated {instant_text(event.occurred_at)}, after it was received"
-    if not_before is not None and event.occurred_at < not_before:
-        return "early", f"before the contract's start {instant_text(not_before)}: not billable"
-    if event.occurred_at < period.start:
-        home = Period.month_of(event.occurred_at, period.zone).label
-        return "late", f"belongs to {home}: propose a correction of that period"
-    if event.occurred_at >= period.end:
-        return "later", "belongs to a later period: it counts there"
-    if cutoff is not None and received is not None and received > cutoff:
-        return "late", f"received {instant_text(received)}, after the cutoff: next invoice"
-    return "accepted", ""
+) -> Fates:
+    """Each event's fate were its key its own; the first rule that applies decides."""
+    occurred, received = columns.occurred, columns.received
+    fates = np.zeros(len(columns), np.int8)
+    # Written from the last rule to the first, so that the first one stands.
+    if cutoff is not None:
+        # Without a time of receipt NO_TIME is before every cutoff.
+        fates[received > microseconds(cutoff)] = _LATE
+    fates[occurred >= microseconds(period.end)] = _LATER
+    fates[occurred < microseconds(period.start)] = _LATE
+    if not_before is not None:
+        fates[occurred < microseconds(not_before)] = _EARLY
+    tolerated = received + CLOCK_TOLERANCE // timedelta(microseconds=1)
+    fates[(received != NO_TIME) & (occurred > tolerated)] = _FUTURE
+    if known is not None:
+        listed = set(known)
+        unknown = np.array([pair not in listed for pair in columns.names], np.bool_)
+        if unknown.any():
+            fates[unknown[columns.pairs]] = _UNMATCHED
+    return fates
 
 
-def _volumes(accepted: list[UsageEvent]) -> tuple[Volume, ...]:
-    samples: Counter[tuple[str, str]] = Counter()
-    events: Counter[tuple[str, str]] = Counter()
-    for event in accepted:
-        samples[event.model, event.system] += event.samples
-        events[event.model, event.system] += 1
-    return tuple(Volume(*pair, samples[pair], events[pair]) for pair in sorted(events))
+class _Reasons:
+    """The sentence of each incident."""
+
+    def __init__(
+        self, period: Period, not_before: datetime | None, contents: Mapping[int, int]
+    ) -> None:
+        self._period = period
+        self._not_before = not_before
+        self._contents = contents
+        self._months: list[Period] = []
+
+    def reason(self, fate: int, event: UsageEvent, row: int) -> str:
+        """What is wrong with `event` and what to do next."""
+        if fate == _CONFLICT:
+            count = self._contents[row]
+            return f"{count} contents under one key; decide which one is right"
+        if fate == _UNMATCHED:
+            return f"{event.model} on {event.system} is not registered: register it"
+        if fate == _FUTURE:
+            return f"dated {instant_text(event.occurred_at)}, after it was received"
+        if fate == _EARLY:
+            start = instant_text(cast(datetime, self._not_before))
+            return f"before the contract's start {start}: not billable"
+        if fate == _LATER:
+            return "belongs to a later period: it counts there"
+        if event.occurred_at < self._period.start:
+            home = self._month(event.occurred_at)
+            return f"belongs to {home}: propose a correction of that period"
+        received = instant_text(cast(datetime, event.received_at))
+        return f"received {received}, after the cutoff: next invoice"
+
+    def _month(self, instant: datetime) -> str:
+        for month in self._months:
+            if month.contains(instant):
+                return month.label
+        self._months.insert(0, Period.month_of(instant, self._period.zone))
+        return self._months[0].label
 
 
-def _told(event: UsageEvent, fate: str, reason: str) -> UsageIncident:
-    return UsageIncident(event.line, fate, event.source, event.id, event.samples, reason)
+def _volumes(columns: Columns, accepted: npt.NDArray[np.bool_]) -> tuple[Volume, ...]:
+    """Exact sums per pair: samples are added in two halves, so that no sum leaves 64 bits."""
+    pairs = columns.pairs[accepted]
+    if not len(pairs):
+        return ()
+    order = np.argsort(pairs, kind="stable")
+    samples, pairs = columns.samples[accepted][order], pairs[order]
+    starts = np.flatnonzero(np.concatenate(([True], pairs[1:] != pairs[:-1])))
+    high = np.add.reduceat(samples // _HALF, starts).tolist()
+    low = np.add.reduceat(samples % _HALF, starts).tolist()
+    events = np.diff(np.concatenate((starts, [len(pairs)]))).tolist()
+    found = [
+        Volume(columns.names[pair][0], columns.names[pair][1], top * int(_HALF) + rest, count)
+        for pair, top, rest, count in zip(pairs[starts].tolist(), high, low, events, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda volume: (volume.model, volume.system)))
 
 
-def _batch(events: tuple[UsageEvent, ...]) -> EventBatch:
-    """Events that did not come from a file: their digest is that of their contents in order."""
-    return EventBatch(events, (), len(events), canonical.digest([e.content for e in events]))
-
-
-def _volume(value: object) -> Volume:
-    fields = Fields(value, "usage.volume")
-    volume = Volume(
-        fields.text("model"), fields.text("system"), fields.integer("samples"),
-        fields.integer("events"),
-    )  # fmt: skip
-    fields.finish()
-    return volume
-
-
-def _incident(value: object) -> UsageIncident:
-    fields = Fields(value, "usage.incident")
-    incident = UsageIncident(
-        line=fields.integer("line"),
-        fate=fields.text("fate", FATES),
-        source=str(fields.any("source")),
-        id=str(fields.any("id")),
-        samples=fields.integer("samples") if fields.has("samples") else None,
-        reason=fields.text("reason"),
-    )
-    fields.finish()
-    return incident
+def _content_digest(contents: npt.NDArray[np.uint8]) -> str:
+    """SHA-256 over the digests in ascending order."""
+    words = np.ascontiguousarray(contents).view(">u8").astype(np.uint64).reshape(-1, 4)
+    order: Any = np.argsort(words[:, 0])
+    first = words[order, 0]
+    if (first[1:] == first[:-1]).any():
+        order = np.lexsort((words[:, 3], words[:, 2], words[:, 1], words[:, 0]))
+    return hashlib.sha256(contents[order].tobytes()).hexdigest()

@@ -1,9 +1,9 @@
-"""Usage events: CloudEvents 1.0 in structured JSON, one per line.
+"""Usage events: what one CloudEvents 1.0 event in structured JSON means.
 
-In: lines of text or bytes.
-Out: one `EventBatch`: the events that can be counted, the lines that cannot and why, the number
-of rows and the SHA-256 of the input as it came.
-Never here: de-duplication (that needs the whole batch), repair of a bad field.
+In: the bytes of one event.
+Out: one `UsageEvent`, or a refusal that names the field.
+Never here: a second event (repetition needs the whole batch, see `aggregate`), speed (see
+`shapes`), repair of a bad field.
 
     {"specversion": "1.0", "type": "ignition.usage.v1", "source": "gateway-1", "id": "01J...",
      "time": "2026-11-03T08:00:00Z", "receivedtime": "2026-11-03T08:00:02Z",
@@ -16,8 +16,6 @@ arrived and is not part of the content. Other attributes are kept in the content
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -26,11 +24,13 @@ from metering import canonical
 from metering.fields import Fields, instant_text
 from metering.refusal import Refusal
 
-__all__ = ["EVENT_TYPE", "EventBatch", "Refused", "UsageEvent", "read_events"]
+__all__ = ["EVENT_TYPE", "MAX_LINE_BYTES", "NegativeVolume", "Refused", "UsageEvent", "read_event"]
 
 EVENT_TYPE = "ignition.usage.v1"
 MAX_LINE_BYTES = 64 * 1024
 _MAX_SAMPLES = 2**53 - 1
+# Every time of these years can be moved into every zone.
+_YEARS = range(1970, 2200)
 
 
 @dataclass(frozen=True)
@@ -78,44 +78,7 @@ class Refused:
     key: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class EventBatch:
-    """A file or request as read: rows = events + refused. Blank lines are not rows."""
-
-    events: tuple[UsageEvent, ...]
-    refused: tuple[Refused, ...]
-    rows: int
-    sha256: str
-
-
-def read_events(lines: Iterable[str | bytes]) -> EventBatch:
-    """Read JSON lines. Never raises on a bad line: it is refused with its number and reason.
-
-    The digest covers each line without its line ending, joined by line feeds, so a file hashes
-    the same however it was split.
-    """
-    digest = hashlib.sha256()
-    events: list[UsageEvent] = []
-    refused: list[Refused] = []
-    rows = 0
-    for number, raw in enumerate(lines, start=1):
-        data = (raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw).rstrip(
-            b"\r\n"
-        )
-        digest.update(data + b"\n")
-        if not data.strip():
-            continue
-        rows += 1
-        try:
-            events.append(_event(data, number))
-        except _Negative as error:
-            refused.append(Refused(number, "negative", str(error), error.key))
-        except Refusal as error:
-            refused.append(Refused(number, "malformed", str(error)))
-    return EventBatch(tuple(events), tuple(refused), rows, digest.hexdigest())
-
-
-class _Negative(Exception):
+class NegativeVolume(Exception):
     """A volume below zero: an incident of its own, never clamped to zero."""
 
     def __init__(self, key: tuple[str, str], samples: int) -> None:
@@ -125,7 +88,8 @@ class _Negative(Exception):
         )
 
 
-def _event(data: bytes, line: int) -> UsageEvent:
+def read_event(data: bytes, line: int = 0) -> UsageEvent:
+    """The event in `data`; Refusal when it is none, NegativeVolume when it takes volume away."""
     if len(data) > MAX_LINE_BYTES:
         raise Refusal("line", f"{len(data)} bytes", f"at most {MAX_LINE_BYTES} bytes")
     value = canonical.loads(data)
@@ -135,14 +99,14 @@ def _event(data: bytes, line: int) -> UsageEvent:
     if fields.has("datacontenttype"):
         fields.text("datacontenttype", ["application/json"])
     source, identifier = fields.text("source"), fields.text("id")
-    occurred = fields.instant("time")
-    received = fields.instant("receivedtime") if fields.has("receivedtime") else None
+    occurred = _instant(fields, "time")
+    received = _instant(fields, "receivedtime") if fields.has("receivedtime") else None
     payload = Fields(fields.any("data"), "data")
     samples = payload.integer("samples")
     model, system = payload.text("model"), payload.text("system")
     payload.finish()
     if samples < 0:
-        raise _Negative((source, identifier), samples)
+        raise NegativeVolume((source, identifier), samples)
     if samples > _MAX_SAMPLES:
         raise Refusal("data.samples", samples, f"at most {_MAX_SAMPLES}")
     content = dict(cast("dict[str, object]", value))
@@ -159,3 +123,10 @@ def _event(data: bytes, line: int) -> UsageEvent:
         content=canonical.digest(content),
         line=line,
     )
+
+
+def _instant(fields: Fields, name: str) -> datetime:
+    instant = fields.instant(name)
+    if instant.year not in _YEARS:
+        raise Refusal(f"event.{name}", instant_text(instant), "a year from 1970 to 2199")
+    return instant
