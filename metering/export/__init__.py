@@ -1,31 +1,39 @@
 """Exports: issued documents in the forms that finance imports.
 
-Nouns: FOCUS 1.2 CSV (cost management), UBL 2.1 invoice and credit note (accounts payable),
-journal CSV and Beancount text (general ledger), `Manifest` (rows, sums, digest of a file).
+Nouns: FOCUS 1.2 and 1.4 CSV and parquet (cost management), UBL 2.1 invoice and credit note and
+Factur-X PDF (accounts payable), journal CSV and Beancount text (general ledger), `Manifest`
+(rows, sums, digest of a file), `FORMATS` (the table of them all).
 Invariants: same documents, same bytes; the billed costs of an invoice sum to its payable; a
-journal sums to zero; text that a spreadsheet would run is defused, numbers stay numbers.
+journal sums to zero; text that a spreadsheet would run is defused, numbers stay numbers; a file
+that is checked is never obeyed.
 Never here: an amount computed anew. Exports copy amounts from issued documents.
 """
 
 from metering.export.beancount import beancount_text
 from metering.export.csv_safe import csv_text, safe_cell
-from metering.export.focus import FOCUS_COLUMNS, focus_csv, focus_rows
+from metering.export.finding import Finding
+from metering.export.focus import focus_csv, focus_rows
+from metering.export.focus_columns import FOCUS
+from metering.export.formats import FORMATS, Format, export_documents
 from metering.export.journal import JOURNAL_COLUMNS, journal_csv
-from metering.export.manifest import Manifest, manifest
+from metering.export.manifest import Manifest, manifest_of
 from metering.export.ubl import ubl_xml
-from metering.export.validate import Finding, validate
+from metering.export.validate import validate
 
 __all__ = [
-    "FOCUS_COLUMNS",
+    "FOCUS",
+    "FORMATS",
     "JOURNAL_COLUMNS",
     "Finding",
+    "Format",
     "Manifest",
     "beancount_text",
     "csv_text",
+    "export_documents",
     "focus_csv",
     "focus_rows",
     "journal_csv",
-    "manifest",
+    "manifest_of",
     "safe_cell",
     "ubl_xml",
     "validate",

@@ -13,11 +13,28 @@ from datetime import timedelta
 from decimal import Decimal
 
 from metering.decimals import exact, parse_decimal, to_text
+from metering.export.finding import Finding
+from metering.export.manifest import Manifest, manifest_of
 from metering.ledger import Invoice, JournalEntry, balances, journal
 from metering.money import minor_unit
 from metering.refusal import Refusal
 
-__all__ = ["beancount_text"]
+__all__ = ["beancount_export", "beancount_text"]
+
+
+def beancount_export(documents: Sequence[Invoice]) -> tuple[str, Manifest]:
+    """The text and its manifest; rows are postings, `sums` the debits per currency."""
+    text = beancount_text(documents)
+    debits: dict[str, Decimal] = {}
+    rows = 0
+    for document in documents:
+        for entry in journal(document):
+            rows += 1
+            if entry.debit is not None:
+                with exact():
+                    before = debits.get(entry.currency, Decimal(0))
+                    debits[entry.currency] = before + entry.debit
+    return text, manifest_of("beancount", text.encode(), rows, documents, debits)
 
 
 def beancount_text(documents: Sequence[Invoice]) -> str:
@@ -71,6 +88,36 @@ def transaction_sums(text: str) -> list[tuple[str, Decimal, str]]:
                 amount = parse_decimal(parts[1], f"line {number}")
                 sums[-1] = (head, total + amount, parts[2])
     return sums
+
+
+def balance_findings(text: str) -> list[Finding]:
+    """Every balance has zero tolerance and is the sum of the postings above it.
+
+    For text written by `beancount_text`; refuses a line whose amount is no number.
+    """
+    findings: list[Finding] = []
+    sums: dict[tuple[str, str], Decimal] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        parts = line.split()
+        if line.startswith("  ") and len(parts) == 3:
+            key = (parts[0], parts[2])
+            with exact():
+                amount = parse_decimal(parts[1], f"line {number}")
+                sums[key] = sums.get(key, Decimal(0)) + amount
+        elif parts[1:2] == ["balance"]:
+            if len(parts) != 7 or parts[4] != "~" or parse_decimal(parts[5], f"line {number}"):
+                findings.append(
+                    Finding(f"line {number}", "a balance without ~ 0.00 lets cents pass")
+                )
+                continue
+            amount, total = (
+                parse_decimal(parts[3], f"line {number}"),
+                sums.get((parts[2], parts[6])),
+            )
+            if amount != total:
+                shown = "nothing" if total is None else to_text(total)
+                findings.append(Finding(f"line {number}", f"{parts[3]} should be {shown}"))
+    return findings
 
 
 def _posting(account: str, amount: Decimal, currency: str) -> str:

@@ -1,13 +1,16 @@
-"""FOCUS 1.2 cost and usage rows, the format that cost management tools read.
+"""FOCUS cost and usage rows, the format that cost management tools read.
 
 In: issued documents.
-Out: one CSV with the mandatory columns of FOCUS 1.2, the conditional ones that apply, and our
-own columns under `x_`. Per document: a Usage row for each line, an Adjustment row for recouped
-search cost, a Credit row for the holdback, a Tax row. The billed costs of one InvoiceId sum to
-what that document asks for, exactly; every row repeats that sum in x_InvoicePayable.
+Out: one row model, and CSV of it in FOCUS 1.2 or 1.4 (`focus_columns` maps the columns). Per
+document: a Usage row for each line, an Adjustment row for recouped search cost, a Credit row for
+the holdback, a Tax row. The billed costs of one InvoiceId sum to what that document asks for,
+exactly (BilledCost-C-007, which no outside tool checks); every row repeats that sum in
+x_InvoicePayable.
 Never here: rows for documents that are not issued; separators in numbers; a time without Z.
 
-ChargeClass is Correction for documents that correct an earlier one, empty otherwise.
+ChargeClass is Correction on a row that corrects a period billed before, and empty on a fix inside
+the period that is still open. A correction is billed in the month it is issued in and keeps the
+period it is about as its charge period.
 """
 
 from __future__ import annotations
@@ -17,33 +20,19 @@ from decimal import Decimal
 
 from metering.decimals import exact, to_text
 from metering.export.csv_safe import csv_text
-from metering.export.manifest import Manifest, manifest
+from metering.export.focus_columns import FOCUS
+from metering.export.manifest import Manifest, manifest_of
 from metering.fields import instant_text
 from metering.ledger import Invoice, InvoiceLine
+from metering.plan import Period
 
-__all__ = ["CHARGE_CATEGORIES", "FOCUS_COLUMNS", "MANDATORY_COLUMNS", "focus_csv", "focus_rows"]
+__all__ = ["focus_csv", "focus_rows"]
 
-MANDATORY_COLUMNS = (
-    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency",
-    "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
-    "ChargeDescription", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost",
-    "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit",
-    "ProviderName", "PublisherName", "ServiceCategory", "ServiceName",
-)  # fmt: skip
-FOCUS_COLUMNS = (
-    *MANDATORY_COLUMNS,
-    "ChargeFrequency", "ConsumedQuantity", "ConsumedUnit", "InvoiceId", "ResourceId",
-    "ResourceName", "ServiceSubcategory",
-    "x_BaselineId", "x_ContractId", "x_CorrectsInvoiceId", "x_CounterfactualCost",
-    "x_DocumentSha256", "x_EvidenceBundleSha256", "x_InvoicePayable", "x_LineId",
-    "x_MethodVersion", "x_SavingsLCB95", "x_SavingsPoint", "x_UpliftId",
-)  # fmt: skip
-CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 SERVICE_NAME = "Ignition kernels"
 
 
 def focus_rows(document: Invoice) -> list[dict[str, str]]:
-    """Rows of one document, column name to text; missing columns are null."""
+    """Rows of one document, key of the row model to text; missing keys are null."""
     rows = [_line_row(document, line) for line in document.lines]
     if document.holdback:
         rows.append(
@@ -54,6 +43,7 @@ def focus_rows(document: Invoice) -> list[dict[str, str]]:
                 if document.holdback > 0
                 else "Holdback released or settled",
                 "ChargeFrequency": "One-Time",
+                "InvoiceDetailId": "holdback",
             }
         )
     rows.append(
@@ -62,21 +52,21 @@ def focus_rows(document: Invoice) -> list[dict[str, str]]:
             "ChargeCategory": "Tax",
             "ChargeDescription": f"VAT {_percent(document.vat)} % on {to_text(document.taxable)}",
             "ChargeFrequency": "One-Time",
+            "InvoiceDetailId": "tax",
         }
     )
     return rows
 
 
-def focus_csv(documents: Sequence[Invoice]) -> tuple[str, Manifest]:
+def focus_csv(documents: Sequence[Invoice], version: str = "1.2") -> tuple[str, Manifest]:
     """CSV text of all documents, in the order given, and its manifest."""
+    wanted = FOCUS[version]
     rows = [row for document in documents for row in focus_rows(document)]
-    text = csv_text(FOCUS_COLUMNS, ([row.get(name, "") for name in FOCUS_COLUMNS] for row in rows))
-    sums: dict[str, Decimal] = {}
-    with exact():
-        for document in documents:
-            sums[document.currency] = sums.get(document.currency, Decimal(0)) + document.payable
-    payable = {document.number: document.payable for document in documents}
-    return text, manifest("focus-1.2", text.encode(), len(rows), sums, payable)
+    text = csv_text(
+        tuple(wanted.columns),
+        ([row.get(key, "") for key in wanted.columns.values()] for row in rows),
+    )
+    return text, manifest_of(wanted.format, text.encode(), len(rows), documents)
 
 
 def _line_row(document: Invoice, line: InvoiceLine) -> dict[str, str]:
@@ -86,6 +76,7 @@ def _line_row(document: Invoice, line: InvoiceLine) -> dict[str, str]:
         "ChargeCategory": "Adjustment" if fee_line.kind == "recoupment" else "Usage",
         "ChargeDescription": line.description,
         "ChargeFrequency": "Usage-Based",
+        "InvoiceDetailId": line.line_id,
         "x_LineId": line.line_id,
     }
     if fee_line.kind != "share":
@@ -111,7 +102,7 @@ def _line_row(document: Invoice, line: InvoiceLine) -> dict[str, str]:
 
 def _common(document: Invoice, amount: Decimal) -> dict[str, str]:
     """Columns every row has. No list or contracted price differs from the billed amount."""
-    start, end = instant_text(document.period.start), instant_text(document.period.end)
+    billed, correction = _billed_in(document)
     cost = _with_point(amount)
     return {
         "BilledCost": cost,
@@ -121,15 +112,14 @@ def _common(document: Invoice, amount: Decimal) -> dict[str, str]:
         "BillingAccountId": document.customer.party_id,
         "BillingAccountName": document.customer.name,
         "BillingCurrency": document.currency,
-        "BillingPeriodStart": start,
-        "BillingPeriodEnd": end,
-        "ChargePeriodStart": start,
-        "ChargePeriodEnd": end,
-        "ChargeClass": "" if document.kind == "invoice" else "Correction",
+        "BillingPeriodStart": instant_text(billed.start),
+        "BillingPeriodEnd": instant_text(billed.end),
+        "ChargePeriodStart": instant_text(document.period.start),
+        "ChargePeriodEnd": instant_text(document.period.end),
+        "ChargeClass": "Correction" if correction else "",
         "InvoiceId": document.number,
         "InvoiceIssuerName": document.provider.name,
-        "ProviderName": document.provider.name,
-        "PublisherName": document.provider.name,
+        "Provider": document.provider.name,
         "ServiceCategory": "AI and Machine Learning",
         "ServiceSubcategory": "Machine Learning",
         "ServiceName": SERVICE_NAME,
@@ -140,6 +130,14 @@ def _common(document: Invoice, amount: Decimal) -> dict[str, str]:
         "x_InvoicePayable": _with_point(document.payable),
         "x_MethodVersion": document.method_version,
     }
+
+
+def _billed_in(document: Invoice) -> tuple[Period, bool]:
+    """The period a document is billed in, and whether it corrects an earlier one."""
+    period = document.period
+    if document.kind == "invoice" or document.issued_at < period.end:
+        return period, False
+    return Period.month_of(document.issued_at, period.zone), True
 
 
 def _with_point(value: Decimal) -> str:

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from metering.decimals import exact, to_text
 from metering.export.csv_safe import csv_text
-from metering.export.manifest import Manifest, manifest
+from metering.export.manifest import Manifest, manifest_of
 from metering.ledger import Invoice, journal
 
 __all__ = ["JOURNAL_COLUMNS", "journal_csv"]
@@ -43,5 +43,4 @@ def journal_csv(documents: Sequence[Invoice]) -> tuple[str, Manifest]:
                 ]
             )  # fmt: skip
     text = csv_text(JOURNAL_COLUMNS, rows)
-    payable = {document.number: document.payable for document in documents}
-    return text, manifest("journal-csv", text.encode(), len(rows), debits, payable)
+    return text, manifest_of("csv", text.encode(), len(rows), documents, debits)

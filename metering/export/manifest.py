@@ -1,26 +1,31 @@
 """What a reader checks an exported file against: rows, sums and SHA-256.
 
 In: the bytes of a file, its row count and the sums of its amounts.
-Out: a frozen record, written next to the file.
+Out: a frozen record, written next to the file: every export has one.
 Never here: a sum over two currencies.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from metering.decimals import parse_decimal, to_text
+from metering.decimals import exact, parse_decimal, to_text
 from metering.fields import Fields
+from metering.ledger import Invoice
 
-__all__ = ["Manifest", "manifest"]
+__all__ = ["Manifest", "manifest_of"]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """`sums` by currency, `invoices` by number: what the rows of each must add up to."""
+    """`rows` as the format counts them (rows, bookings, lines).
+
+    `sums` by currency and `invoices` by number are what the documents in the file ask for; in a
+    journal, `sums` are its debits.
+    """
 
     format: str
     rows: int
@@ -55,15 +60,23 @@ class Manifest:
         return record
 
 
-def manifest(
+def manifest_of(
     format_name: str,
     data: bytes,
     rows: int,
-    sums: Mapping[str, Decimal],
-    invoices: Mapping[str, Decimal],
+    documents: Sequence[Invoice],
+    sums: Mapping[str, Decimal] | None = None,
 ) -> Manifest:
-    """Manifest of `data` as it is written to disk."""
-    return Manifest(format_name, rows, sums, invoices, hashlib.sha256(data).hexdigest())
+    """Manifest of `data` as it is written to disk; `sums` default to what the documents ask for."""
+    if sums is None:
+        asked: dict[str, Decimal] = {}
+        with exact():
+            for document in documents:
+                before = asked.get(document.currency, Decimal(0))
+                asked[document.currency] = before + document.payable
+        sums = asked
+    payable = {document.number: document.payable for document in documents}
+    return Manifest(format_name, rows, sums, payable, hashlib.sha256(data).hexdigest())
 
 
 def _amounts(value: object, where: str) -> dict[str, Decimal]:

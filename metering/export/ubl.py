@@ -1,9 +1,8 @@
 """UBL 2.1 invoice and credit note in the shape of EN 16931 and Peppol BIS Billing 3.
 
 In: one issued document.
-Out: XML bytes, UTF-8. The holdback is a document-level allowance with its own tax category; a
-released holdback is a line; credit notes carry positive amounts, as the norm wants.
-Never here: an amount computed anew; an invoice that names no tax number where the norm needs one.
+Out: XML bytes, UTF-8, of what `en16931` says the document is.
+Never here: an amount computed anew.
 
 BT and BR numbers in comments are those of EN 16931. The Peppol identifiers are used only when
 both parties have an electronic address; otherwise the document is plain EN 16931.
@@ -16,17 +15,16 @@ from decimal import Decimal
 
 from metering.contract import Party
 from metering.decimals import exact, to_text
-from metering.export.ubl_lines import UblLine, tax_breakdown, ubl_lines
+from metering.export.en16931 import EN16931, NormDocument, NormLine, norm_document
+from metering.export.xml_text import xml_text
 from metering.ledger import Invoice
-from metering.money import minor_unit, quantize
-from metering.refusal import Refusal
+from metering.money import quantize
 
 __all__ = ["CAC", "CBC", "ubl_xml"]
 
 CAC = "urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2"
 CBC = "urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2"
 ROOT = "urn:oasis:names:specification:ubl:schema:xsd:{}-2"
-EN16931 = "urn:cen.eu:en16931:2017"
 PEPPOL = EN16931 + "#compliant#urn:fdc:peppol.eu:2017:poacc:billing:3.0"
 _PREFIXES = {"inv": ROOT.format("Invoice"), "cn": ROOT.format("CreditNote"), "cac": CAC, "cbc": CBC}
 for _prefix, _uri in _PREFIXES.items():
@@ -36,46 +34,27 @@ PEPPOL_PROFILE = "urn:fdc:peppol.eu:2017:poacc:billing:01:1.0"
 
 def ubl_xml(document: Invoice) -> bytes:
     """XML of one document. Refuses what the norm cannot carry, naming the field to fix."""
-    _check(document)
-    credit = document.kind == "credit_note"
-    kind = "CreditNote" if credit else "Invoice"
+    shown = norm_document(document)
+    kind = "CreditNote" if shown.credit else "Invoice"
     root = ET.Element(f"{{{ROOT.format(kind)}}}{kind}")
     with exact():
-        _head(root, document, credit)
+        _head(root, document, shown)
         _party(root, "AccountingSupplierParty", document.provider, document.tax_category)
         _party(root, "AccountingCustomerParty", document.customer, document.tax_category)
         terms = _sub(root, CAC, "PaymentTerms")
         _text(terms, "Note", f"Due on {document.due_on}")
-        sign = -1 if credit else 1
-        lines = ubl_lines(document, sign)
-        withheld = max(Decimal(0), document.holdback * sign)
-        if withheld:
-            _allowance(root, document, withheld)
-        _totals(root, document, lines, sign, withheld)
-        for line in lines:
-            _line(root, document, line, credit)
+        if shown.withheld:
+            _allowance(root, document, shown)
+        _totals(root, document.currency, shown)
+        for line in shown.lines:
+            _line(root, document.currency, line, shown.credit)
     ET.indent(root)
     text = str(ET.tostring(root, encoding="unicode"))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def _check(document: Invoice) -> None:
-    if minor_unit(document.currency) > 2:
-        raise Refusal(
-            "invoice.currency", document.currency, "at most two decimals (BR-DEC)",
-            "export the journal or FOCUS instead",
-        )  # fmt: skip
-    needs_seller = document.tax_category != "O"
-    if needs_seller and document.provider.tax_id is None:
-        raise Refusal(
-            "invoice.provider.tax_id", "nothing", "a VAT number (BR-S-02 and its kin)",
-            "add it to the contract, or use tax category O",
-        )  # fmt: skip
-    if document.tax_category in ("AE", "K") and document.customer.tax_id is None:
-        raise Refusal("invoice.customer.tax_id", "nothing", "a VAT number for reverse charge")
-
-
-def _head(root: ET.Element, document: Invoice, credit: bool) -> None:
+def _head(root: ET.Element, document: Invoice, shown: NormDocument) -> None:
+    credit = shown.credit
     peppol = document.provider.endpoint is not None and document.customer.endpoint is not None
     _text(root, "CustomizationID", PEPPOL if peppol else EN16931)
     if peppol:
@@ -85,7 +64,7 @@ def _head(root: ET.Element, document: Invoice, credit: bool) -> None:
     if not credit:
         _text(root, "DueDate", document.due_on.isoformat())
     _text(root, "CreditNoteTypeCode" if credit else "InvoiceTypeCode", "381" if credit else "380")
-    _text(root, "Note", _note(document))
+    _text(root, "Note", shown.note)
     _text(root, "DocumentCurrencyCode", document.currency)
     _text(root, "BuyerReference", document.contract_id)
     period = _sub(root, CAC, "InvoicePeriod")
@@ -98,18 +77,6 @@ def _head(root: ET.Element, document: Invoice, credit: bool) -> None:
         _text(reference, "ID", document.corrects)
     contract = _sub(root, CAC, "ContractDocumentReference")
     _text(contract, "ID", f"{document.contract_id} version {document.contract_version}")
-
-
-def _note(document: Invoice) -> str:
-    parts = [
-        *document.notes,
-        *document.reasons,
-        f"Evidence {document.evidence_digest}",
-        f"method {document.method_version}",
-        f"contract {document.contract_digest}",
-        f"plan {document.plan_digest}",
-    ]
-    return "; ".join(parts)
 
 
 def _party(root: ET.Element, role: str, party: Party, category: str) -> None:
@@ -137,51 +104,40 @@ def _party(root: ET.Element, role: str, party: Party, category: str) -> None:
         _text(legal, "CompanyID", party.registration_id)
 
 
-def _allowance(root: ET.Element, document: Invoice, withheld: Decimal) -> None:
-    """The holdback, BG-20. Taxed at release: it lowers the base; at issue: it does not."""
+def _allowance(root: ET.Element, document: Invoice, shown: NormDocument) -> None:
+    """The holdback, BG-20."""
     node = _sub(root, CAC, "AllowanceCharge")
     _text(node, "ChargeIndicator", "false")
-    _text(node, "AllowanceChargeReason", "Holdback until the audit")
-    _amount(node, "Amount", withheld, document.currency)
-    taxed_at_issue = document.holdback_tax == "issue"
-    _category(node, "TaxCategory", *_rate_of(document, taxed_at_issue), reason=None)
+    _text(node, "AllowanceChargeReason", shown.withheld_reason)
+    _amount(node, "Amount", shown.withheld, document.currency)
+    _category(node, "TaxCategory", shown.withheld_category, shown.withheld_rate, reason=None)
 
 
-def _rate_of(document: Invoice, untaxed: bool) -> tuple[str, Decimal]:
-    if untaxed and document.vat:
-        return "E", Decimal(0)
-    return document.tax_category, document.vat
-
-
-def _totals(
-    root: ET.Element, document: Invoice, lines: list[UblLine], sign: int, withheld: Decimal
-) -> None:
-    currency = document.currency
+def _totals(root: ET.Element, currency: str, shown: NormDocument) -> None:
     total = _sub(root, CAC, "TaxTotal")
-    _amount(total, "TaxAmount", document.tax * sign, currency)
-    for part in tax_breakdown(document, lines, sign, withheld):
+    _amount(total, "TaxAmount", shown.tax, currency)
+    for part in shown.tax_groups:
         node = _sub(total, CAC, "TaxSubtotal")
         _amount(node, "TaxableAmount", part.taxable, currency)
         _amount(node, "TaxAmount", part.tax, currency)
         _category(node, "TaxCategory", part.category, part.rate, part.reason)
-    line_total = sum((line.amount for line in lines), Decimal(0))
     money = _sub(root, CAC, "LegalMonetaryTotal")
-    _amount(money, "LineExtensionAmount", line_total, currency)
-    _amount(money, "TaxExclusiveAmount", line_total - withheld, currency)
-    _amount(money, "TaxInclusiveAmount", line_total - withheld + document.tax * sign, currency)
-    if withheld:
-        _amount(money, "AllowanceTotalAmount", withheld, currency)
-    _amount(money, "PayableAmount", document.payable * sign, currency)
+    _amount(money, "LineExtensionAmount", shown.line_total, currency)
+    _amount(money, "TaxExclusiveAmount", shown.net, currency)
+    _amount(money, "TaxInclusiveAmount", shown.net + shown.tax, currency)
+    if shown.withheld:
+        _amount(money, "AllowanceTotalAmount", shown.withheld, currency)
+    _amount(money, "PayableAmount", shown.payable, currency)
 
 
-def _line(root: ET.Element, document: Invoice, line: UblLine, credit: bool) -> None:
+def _line(root: ET.Element, currency: str, line: NormLine, credit: bool) -> None:
     """BG-25. Quantity 1 or -1 at the line's amount: a price is never negative (BR-27)."""
     node = _sub(root, CAC, "CreditNoteLine" if credit else "InvoiceLine")
     _text(node, "ID", line.line_id)
     quantity = "-1" if line.amount < 0 else "1"
     tag = "CreditedQuantity" if credit else "InvoicedQuantity"
     _text(node, tag, quantity, unitCode="C62")
-    _amount(node, "LineExtensionAmount", line.amount, document.currency)
+    _amount(node, "LineExtensionAmount", line.amount, currency)
     item = _sub(node, CAC, "Item")
     if line.description:
         _text(item, "Description", line.description)
@@ -192,7 +148,7 @@ def _line(root: ET.Element, document: Invoice, line: UblLine, credit: bool) -> N
         _text(prop, "Name", name)
         _text(prop, "Value", value)
     price = _sub(node, CAC, "Price")
-    _amount(price, "PriceAmount", abs(line.amount), document.currency)
+    _amount(price, "PriceAmount", abs(line.amount), currency)
 
 
 def _category(
@@ -214,13 +170,8 @@ def _sub(parent: ET.Element, namespace: str, tag: str) -> ET.Element:
 def _text(parent: ET.Element, tag: str, value: str, **attributes: str) -> None:
     """A basic component. Characters that XML 1.0 cannot hold become spaces."""
     node = ET.SubElement(parent, f"{{{CBC}}}{tag}", attributes)
-    node.text = "".join(char if _is_xml(char) else " " for char in value).strip() or "-"
+    node.text = xml_text(value)
 
 
 def _amount(parent: ET.Element, tag: str, value: Decimal, currency: str) -> None:
     _text(parent, tag, to_text(quantize(value, currency)), currencyID=currency)
-
-
-def _is_xml(char: str) -> bool:
-    code = ord(char)
-    return code in (9, 10, 13) or 32 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code > 0xFFFF

@@ -24,7 +24,7 @@ from metering.contract import (
     release_or_credit,
 )
 from metering.export import (
-    FOCUS_COLUMNS,
+    FOCUS,
     JOURNAL_COLUMNS,
     Manifest,
     beancount_text,
@@ -35,7 +35,6 @@ from metering.export import (
     ubl_xml,
     validate,
 )
-from metering.export.focus import MANDATORY_COLUMNS
 from metering.export.ubl import CAC, CBC
 from metering.ledger import Invoice, audit_document, credit_note, journal
 from metering.refusal import Refusal
@@ -107,14 +106,27 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_focus_has_every_mandatory_column_of_1_2() -> None:
-    assert len(MANDATORY_COLUMNS) == 21
-    assert len(set(FOCUS_COLUMNS)) == len(FOCUS_COLUMNS)
-    rows = rows_of(focus_csv([issued()])[0])
-    nullable = {"ChargeClass", "PricingQuantity", "PricingUnit"}
-    assert all(row[name] for row in rows for name in MANDATORY_COLUMNS if name not in nullable)
-    custom = [name for name in FOCUS_COLUMNS if name.startswith("x_")]
-    assert {"x_BaselineId", "x_EvidenceBundleSha256", "x_SavingsLCB95"} <= set(custom)
+@pytest.mark.parametrize("version", list(FOCUS))
+def test_focus_has_every_mandatory_column_of_its_version(version: str) -> None:
+    mandatory, columns = FOCUS[version].mandatory, FOCUS[version].columns
+    assert len(mandatory) == 21
+    rows = rows_of(focus_csv([issued()], version)[0])
+    assert list(rows[0]) == list(columns)
+    nullable = {"ChargeClass", "PricingQuantity", "PricingUnit", "HostProviderName"}
+    assert all(row[name] for row in rows for name in mandatory if name not in nullable)
+    assert {"x_BaselineId", "x_EvidenceBundleSha256", "x_SavingsLCB95"} <= set(columns)
+
+
+def test_both_focus_versions_are_maps_over_the_same_rows() -> None:
+    old, new = (rows_of(focus_csv(history(), version)[0]) for version in ("1.2", "1.4"))
+    shared = set(FOCUS["1.2"].columns) & set(FOCUS["1.4"].columns)
+    assert set(FOCUS["1.2"].columns) - shared == {"ProviderName", "PublisherName"}
+    assert set(FOCUS["1.4"].columns) - shared == {
+        "HostProviderName", "InvoiceDetailId", "ServiceProviderName",
+    }  # fmt: skip
+    assert [{n: r[n] for n in shared} for r in old] == [{n: r[n] for n in shared} for r in new]
+    assert {r["ProviderName"] for r in old} == {r["ServiceProviderName"] for r in new}
+    assert {r["HostProviderName"] for r in new} == {""}
 
 
 def test_billed_costs_sum_to_the_payable_of_every_document() -> None:
@@ -130,7 +142,9 @@ def test_billed_costs_sum_to_the_payable_of_every_document() -> None:
 
 
 def test_focus_rows_say_what_they_are() -> None:
-    usage, holdback, tax = rows_of(focus_csv([issued()])[0])
+    usage, holdback, tax = rows_of(focus_csv([issued()], "1.4")[0])
+    details = [row["InvoiceDetailId"] for row in (usage, holdback, tax)]
+    assert details == ["1", "holdback", "tax"]
     assert [r["ChargeCategory"] for r in (usage, holdback, tax)] == ["Usage", "Credit", "Tax"]
     assert [r["BilledCost"] for r in (usage, holdback, tax)] == ["10300.00", "-1030.00", "1761.30"]
     assert (usage["PricingQuantity"], usage["PricingUnit"]) == ("51500.0", "Verified EUR")
@@ -139,8 +153,17 @@ def test_focus_rows_say_what_they_are() -> None:
     assert tax["PricingQuantity"] == tax["PricingUnit"] == ""
     assert usage["BillingPeriodStart"] == "2026-10-31T23:00:00Z"
     assert usage["ChargeClass"] == ""
-    corrections = {r["ChargeClass"] for r in rows_of(focus_csv(history()[2:4])[0])}
-    assert corrections == {"Correction"}
+
+
+def test_a_correction_is_of_a_period_billed_before() -> None:
+    release = rows_of(focus_csv([history()[2]])[0])
+    assert {row["ChargeClass"] for row in release} == {"Correction"}
+    assert {row["ChargePeriodEnd"] for row in release} == {"2026-11-30T23:00:00Z"}
+    assert {row["BillingPeriodStart"] for row in release} == {"2026-12-31T23:00:00Z"}
+    within = replace(history()[3], issued_at=ISSUED - timedelta(days=5))
+    fix = rows_of(focus_csv([within])[0])
+    assert {row["ChargeClass"] for row in fix} == {""}
+    assert {row["BillingPeriodStart"] for row in fix} == {"2026-10-31T23:00:00Z"}
 
 
 def test_recouped_search_cost_is_an_adjustment() -> None:
@@ -320,7 +343,7 @@ def exports(folder: Path) -> dict[str, Path]:
     book, book_record = journal_csv(history())
     return {
         "focus-1.2": written(folder, "focus.csv", focus.encode(), focus_record),
-        "journal-csv": written(folder, "journal.csv", book.encode(), book_record),
+        "csv": written(folder, "journal.csv", book.encode(), book_record),
         "ubl": written(folder, "invoice.xml", ubl_xml(issued())),
         "beancount": written(folder, "journal.beancount", beancount_text(history()).encode()),
         "ignition.invoice.v1": written(
@@ -350,18 +373,24 @@ def test_what_we_write_holds(tmp_path: Path) -> None:
         ("focus-1.2", lambda t: t.replace(t.splitlines()[2] + "\n", "", 1), "sum to"),
         ("focus-1.2", lambda t: t.replace(t.splitlines()[2] + "\n", "", 1), "manifest.rows"),
         ("focus-1.2", lambda t: t + "\n", "manifest.sha256"),
-        ("journal-csv", lambda t: t.replace("1030.00", "1030.01", 1), "0.01 EUR, not 0"),
-        ("journal-csv", lambda t: t.replace(",EUR,", ",eur,", 1), "ISO 4217"),
+        ("csv", lambda t: t.replace("1030.00", "1030.01", 1), "0.01 EUR, not 0"),
+        ("csv", lambda t: t.replace(",EUR,", ",eur,", 1), "ISO 4217"),
         ("ubl", lambda t: t.replace(">1761.30<", ">1761.31<", 1), "BR-CO-15"),
         ("ubl", lambda t: t.replace(">9270.00<", ">9270.01<", 1), "should be"),
         ("ubl", lambda t: t.replace(">10300.00<", ">10300.01<", 1), "should be"),
         ("ubl", lambda t: t.replace(">11031.30<", ">11031.31<", 1), "should be"),
         ("ubl", lambda t: t.replace("InvoiceLine>", "Line>"), "BR-16"),
         ("ubl", lambda t: t.replace("PayableAmount", "Payable"), "this element"),
-        ("ubl", lambda t: t.replace("?>", '?><!DOCTYPE a [<!ENTITY b "c">]>', 1), "document type"),
-        ("ubl", lambda t: t[:-20], "xml"),
+        ("ubl", lambda t: t.replace('ID="EUR">11031.30<', 'ID="USD">11031.30<', 1), "USD in a"),
         ("beancount", lambda t: t.replace("11031.30 EUR", "11031.31 EUR", 1), "0.01 EUR, not 0"),
         ("beancount", lambda t: t.replace('"*:0"', '"*:0.01"'), "zero tolerance"),
+        ("beancount", lambda t: t.replace(" ~ 0.00", "", 1), "lets cents pass"),
+        ("beancount", lambda t: t.replace("~ 0.00", "~ 0.01", 1), "lets cents pass"),
+        ("beancount", lambda t: t.replace(" ~ 0.00 EUR", "1 ~ 0.00 EUR", 1), "should be"),
+        ("focus-1.2", lambda t: t.replace(",Correction,", ",,", 1), "ChargeClass"),
+        ("focus-1.2", lambda t: t.replace(",Usage,,", ",Usage,Correction,", 1), "ChargeClass"),
+        ("focus-1.2", lambda t: t.replace("Verified EUR", "", 1), "PricingUnit"),
+        ("focus-1.2", lambda t: t.replace("ResourceName", "Extra", 1), "no column of FOCUS 1.2"),
         ("beancount", lambda t: t.replace("11031.30 EUR", "11031,30 EUR", 1), "decimal text"),
         ("beancount", lambda t: t.replace("11031.30 EUR", "11031.30 USD", 1), "one currency"),
         ("focus-1.2", lambda t: t.replace("x_InvoicePayable", "Payable", 1), "is missing"),
