@@ -15,6 +15,14 @@ from typing import Any
 _MARK = ":::MLLOG "
 # Said more than once by design; everything else may be repeated only with the same value.
 _REPEATING = ("generic_message", "warning_", "error_", "loaded_qsl_set", "logger_")
+# Settings without an effective_* line; the token bounds decide a verdict all the same.
+_REQUESTED_ONLY = (
+    "requested_server_coalesce_queries",
+    "requested_server_num_issue_query_threads",
+    "requested_use_token_latencies",
+    "requested_server_ttft_latency",
+    "requested_server_tpot_latency",
+)
 _MOST_DIGITS = 40
 """Before or after the point; a float64 has up to 17 that mean anything."""
 
@@ -35,9 +43,11 @@ class DetailLog:
         return str(self.values[key])
 
     def effective(self) -> dict[str, str]:
-        """Every ``effective_*`` setting as text."""
+        """Every ``effective_*`` setting as text, and those that are repeated as requested only."""
         return {
-            key: str(value) for key, value in self.values.items() if key.startswith("effective_")
+            key: str(value)
+            for key, value in self.values.items()
+            if key.startswith("effective_") or key in _REQUESTED_ONLY
         }
 
 

@@ -29,6 +29,8 @@ Fail = Callable[[str, BaseException], NoReturn]
 
 _HEARTBEAT_S = 0.1
 _WARMUP_BATCHES = 64
+# Scenarios whose queries have many samples.
+_CUT = ("Offline", "MultiStream")
 
 
 class Harness:
@@ -69,7 +71,7 @@ class Harness:
 
     def issue_query(self, samples: Any) -> None:
         with self._guard("issue_query"):
-            target = self._queries if self.spec.scenario == "Offline" else self._work
+            target = self._queries if self.spec.scenario in _CUT else self._work
             target.put(samples)
 
     def flush_queries(self) -> None:
@@ -86,7 +88,7 @@ class Harness:
     # Our threads.
 
     def _dispatch(self) -> None:
-        """Cut each Offline query into batches; this time is inside the measured query."""
+        """Cut each query of many samples into batches; this time is inside the measured query."""
         with self._guard("dispatch"):
             sut = self.spec.sut
             while (samples := self._queries.get()) is not None:
@@ -104,15 +106,26 @@ class Harness:
             worker = open_worker(spec, self._open_system, self.ledger)
             self._warm_up(worker)
             self._ready.put(None)
-            offline = spec.scenario == "Offline"
+            cut, server = spec.scenario in _CUT, spec.scenario == "Server"
             while (item := self._work.get()) is not None:
-                if not offline:
-                    item = [(sample.id, sample.index) for sample in item]
+                if not cut:
+                    samples = self._with_waiting(item) if server else item
+                    item = [(sample.id, sample.index) for sample in samples]
                     self.ledger.admit([pair[0] for pair in item])
                 worker.answer(
                     [pair[0] for pair in item], [self.library[index] for _, index in item]
                 )
             worker.close()
+
+    def _with_waiting(self, query: Any) -> list[Any]:
+        """A Server query and those already waiting behind it, at most ``sut.batch`` in all."""
+        samples = list(query)
+        while len(samples) < self.spec.sut.batch:
+            try:
+                samples.extend(self._work.get_nowait())
+            except queue.Empty:
+                break
+        return samples
 
     def _warm_up(self, worker: Worker) -> None:
         """Untimed calls over the library, in the arrangement of the test, within ``warmup_ms``."""

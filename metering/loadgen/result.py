@@ -18,7 +18,10 @@ State = Literal["VALID", "INVALID", "ERROR", "HUNG", "CRASHED", "SILENT"]
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency order statistics of one run, in nanoseconds, as LoadGen logged them."""
+    """Order statistics of the latency of a run's queries, in nanoseconds, as LoadGen logged them.
+
+    The early-stopped percentiles are those of SingleStream (90th) and MultiStream (99th).
+    """
 
     mean_ns: int
     p50_ns: int
@@ -26,6 +29,13 @@ class Latency:
     p99_ns: int
     max_ns: int
     early_stopping_p90_ns: int | None = None
+    early_stopping_p99_ns: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        data = dataclasses.asdict(self)
+        if data["early_stopping_p99_ns"] is None:
+            del data["early_stopping_p99_ns"]
+        return data
 
 
 @dataclass(frozen=True)
@@ -93,14 +103,20 @@ class RunResult:
     def log_metric(self) -> float:
         """Natural log of the primary metric, larger is better.
 
-        Offline: ``result_samples_per_second``. SingleStream: the early-stopped 90th percentile of
+        Generation: tokens per second. Offline and Server: samples per second, in Server those
+        completed. SingleStream and MultiStream: the early-stopped 90th and 99th percentile of
         latency, negated. Raises ValueError for a run that is not VALID.
         """
-        if self.state == "VALID" and self.scenario == "Offline" and self.samples_per_second:
-            return math.log(self.samples_per_second)
-        early = self.latency.early_stopping_p90_ns if self.latency else None
-        if self.state == "VALID" and self.scenario == "SingleStream" and early:
-            return -math.log(early)
+        rate, latency = self.samples_per_second, self.latency
+        if self.state == "VALID" and self.tokens is not None:
+            return math.log(self.tokens.tokens_per_second)
+        if self.state == "VALID" and self.scenario in ("Offline", "Server") and rate:
+            return math.log(rate)
+        if self.state == "VALID" and latency is not None:
+            multi = self.scenario == "MultiStream"
+            early = latency.early_stopping_p99_ns if multi else latency.early_stopping_p90_ns
+            if early:
+                return -math.log(early)
         raise ValueError(f"run {self.run_id}: no primary metric, its state is {self.state}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,6 +125,7 @@ class RunResult:
         del data["tokens"]
         if self.tokens is not None:
             data["tokens"] = self.tokens.to_dict()
+        data["latency"] = None if self.latency is None else self.latency.to_dict()
         value = self.samples_per_second
         data["samples_per_second"] = None if value is None else str(value)
         data["reasons"] = list(self.reasons)

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
-Scenario = Literal["Offline", "SingleStream"]
+Scenario = Literal["Offline", "SingleStream", "MultiStream", "Server"]
 Mode = Literal["performance", "accuracy"]
 Arrangement = Literal["padded", "single", "grouped", "ragged"]
 GraphOptimization = Literal["none", "basic", "extended", "all", "default"]
@@ -27,7 +27,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_SEED = 2**64 - 1
 # A field that came later is written only where it is used: the digest of a spec from before stays.
 _LATER: Mapping[str, Any] = MappingProxyType(
-    {"task": "embedding", "max_new_tokens": 0, "end_token": None}
+    {
+        "task": "embedding",
+        "max_new_tokens": 0,
+        "end_token": None,
+        "target_latency_ns": 0,
+        "ttft_latency_ns": 0,
+        "tpot_latency_ns": 0,
+        "max_async_queries": 0,
+        "max_duration_ms": 0,
+    }
 )
 # Written as text, since two programs may print one float differently and break its digest.
 _FRACTIONS = ("target_qps", "wall_limit_s", "stall_limit_s")
@@ -144,10 +153,16 @@ class Seeds:
 class RunSpec:
     """One LoadGen test in one child process.
 
-    ``target_qps`` is samples per second: it sizes the Offline query (1.1 x target x duration) and
-    is the inverse of the expected latency in SingleStream. LoadGen echoes six significant digits,
-    so more than six are refused. ``cores`` are the logical CPUs the child may use; instance i of
-    the system gets the i-th slice of ``sut.threads`` of them. Limits are in seconds and bytes.
+    ``target_qps`` is samples per second: it sizes the Offline query (1.1 x target x duration), is
+    the inverse of the expected latency in SingleStream and of an eighth of it in MultiStream, and
+    the rate of arrival in Server. A Server run has a bound on its 99th percentile of latency,
+    ``target_latency_ns``, or for generation the two bounds ``ttft_latency_ns`` and
+    ``tpot_latency_ns``; it ends early with more than ``max_async_queries`` unanswered. No query is
+    issued after ``max_duration_ms`` (0: no limit, which only Offline and SingleStream may have).
+    ``min_query_count`` counts queries, of eight samples in MultiStream. LoadGen echoes six
+    significant digits, so more than six are refused. ``cores`` are the logical CPUs the child may
+    use; instance i of the system gets the i-th slice of ``sut.threads`` of them. Limits are in
+    seconds and bytes.
     ``output`` names the model output that holds the embeddings; empty stands for the only float32
     output of rank two. ``warmup_ms`` bounds the untimed calls before the test starts.
     ``sampled_outputs`` is about how many outputs of a timed run LoadGen keeps, drawn at random, to
@@ -183,6 +198,11 @@ class RunSpec:
     task: Task = "embedding"
     max_new_tokens: int = 0
     end_token: int | None = None
+    target_latency_ns: int = 0
+    ttft_latency_ns: int = 0
+    tpot_latency_ns: int = 0
+    max_async_queries: int = 0
+    max_duration_ms: int = 0
 
     def __post_init__(self) -> None:
         _want(
@@ -251,6 +271,7 @@ class RunSpec:
 
         _want(self.task in get_args(Task), "task", self.task, " | ".join(get_args(Task)))
         self._want_generation()
+        self._want_scenario()
 
     def _want_generation(self) -> None:
         if self.task != "generation":
@@ -262,6 +283,29 @@ class RunSpec:
         _integer(self.max_new_tokens, "max_new_tokens", 2, 1_000_000)
         if self.end_token is not None:
             _integer(self.end_token, "end_token", 0, 2**31 - 1)
+
+    def _want_scenario(self) -> None:
+        """Bounds and limits where the scenario has them, and nowhere else."""
+        server, generation = self.scenario == "Server", self.task == "generation"
+        for name, used in (
+            ("target_latency_ns", server and not generation),
+            ("ttft_latency_ns", server and generation),
+            ("tpot_latency_ns", server and generation),
+            ("max_async_queries", server),
+        ):
+            if used:
+                # Without a limit an overloaded server queues for as long as it takes.
+                _integer(getattr(self, name), name, 1, 10**13)
+            else:
+                unused = f"0: no {self.scenario} run of the task {self.task} has it"
+                _want(getattr(self, name) == 0, name, getattr(self, name), unused)
+        if self.scenario == "Offline":
+            unused = "0: Offline issues one query, so nothing would look at it"
+            _want(self.max_duration_ms == 0, "max_duration_ms", self.max_duration_ms, unused)
+        elif self.max_duration_ms or self.scenario != "SingleStream":
+            _integer(self.max_duration_ms, "max_duration_ms", self.min_duration_ms + 1, 10**9)
+        if self.scenario == "MultiStream":
+            _want(not generation, "scenario", self.scenario, "another: no task generation in it")
 
     def instance_cores(self, instance: int) -> tuple[int, ...]:
         """The cores of one instance: disjoint slices, in the order given."""

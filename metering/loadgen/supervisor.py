@@ -28,6 +28,7 @@ from metering.loadgen import verdict
 from metering.loadgen.files import sha256_bytes, sha256_input, write_json
 from metering.loadgen.library import load_samples
 from metering.loadgen.result import RunResult
+from metering.loadgen.settings import generated_queries
 from metering.loadgen.spec import RunSpec
 from metering.loadgen.verdict import Judgement
 
@@ -36,6 +37,8 @@ LOGS = (verdict.DETAIL, verdict.SUMMARY, verdict.ACCURACY)
 _POLL_S = 0.02
 _GRACE_S = 5.0
 _SCRATCH = "scratch"
+# 8.8 GB for 20 million queries were seen.
+_QUERY_BYTES = 440
 _TRACE = "mlperf_log_trace.json"
 _OWN_FILES = frozenset(
     (SPEC, *LOGS, _TRACE, _SCRATCH, "launch.json", "child.json", "error.json", "child.log")
@@ -115,6 +118,7 @@ def supervise(
         stack_version=info.version,
         stack_digest=info.digest,
         environment=_thread_environment(spec),
+        tokens=judgement.tokens,
     )
     write_json(out / RESULT, result.to_dict())
     return result
@@ -125,6 +129,12 @@ def _launch_spec(spec: RunSpec) -> RunSpec:
     missing_cores = sorted(set(spec.cores) - os.sched_getaffinity(0))
     if missing_cores:
         raise RunRefused(f"cores: this process may not use {missing_cores}; choose others")
+    held = generated_queries(spec) * _QUERY_BYTES
+    if held > spec.memory_limit_bytes:
+        raise RunRefused(
+            f"target_qps: LoadGen would make up {generated_queries(spec)} queries, {held} bytes, "
+            f"before the first; the limit is {spec.memory_limit_bytes}: calibrate first"
+        )
     paths = {"model": Path(spec.model), "samples": Path(spec.samples)}
     digests = {"package_sha256": ""}
     for name, path in paths.items():

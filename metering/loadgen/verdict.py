@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
 from metering.loadgen import answers, detail_log
 from metering.loadgen.detail_log import DetailLog, DetailLogError
-from metering.loadgen.result import Latency, State
-from metering.loadgen.settings import differences, expected_effective
+from metering.loadgen.figures import figures
+from metering.loadgen.reasons import invalid_reasons, limit_reached
+from metering.loadgen.result import Latency, State, TokenFigures
+from metering.loadgen.settings import differences, expected_effective, samples_per_query
 from metering.loadgen.spec import RunSpec
 
 DETAIL = "mlperf_log_detail.txt"
@@ -23,8 +26,6 @@ SUMMARY = "mlperf_log_summary.txt"
 ACCURACY = "mlperf_log_accuracy.json"
 
 _MOST_REASONS = 20
-# LoadGen prints six digits of a rate; the product of rate and time may be off by half a unit there.
-_RATE_TOLERANCE = Decimal("0.00001")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Judgement:
     sample_count: int | None = None
     effective: dict[str, str] = field(default_factory=dict)
     loadgen_version: str = ""
+    tokens: TokenFigures | None = None
 
 
 def judge(spec: RunSpec, detail: bytes, summary: bytes, accuracy: bytes | None) -> Judgement:
@@ -72,20 +74,33 @@ def judge(spec: RunSpec, detail: bytes, summary: bytes, accuracy: bytes | None) 
             loadgen_version=version,
         )
     if log.values["result_validity"] != "VALID":
-        invalid = _invalid_reasons(log)
+        invalid = invalid_reasons(spec, log)
         return Judgement("INVALID", invalid, effective=effective, loadgen_version=version)
     try:
-        rate, latency, count = _figures(spec, log)
+        found = figures(spec, log)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         text = f"detail log: a figure is missing or makes no sense ({error!r})"
         return Judgement("ERROR", (text,), effective=effective, loadgen_version=version)
-    return Judgement("VALID", (), rate, latency, count, effective, version)
+    return Judgement(
+        "VALID",
+        (),
+        found.samples_per_second,
+        found.latency,
+        found.sample_count,
+        effective,
+        version,
+        found.tokens,
+    )
 
 
 def _faults(spec: RunSpec, log: DetailLog) -> list[str]:
-    faults = [f"LoadGen error: {text}" for text in log.errors[:_MOST_REASONS]]
-    if len(log.errors) > _MOST_REASONS:
-        faults.insert(0, f"LoadGen logged {len(log.errors)} errors")
+    errors = log.errors
+    if log.values.get("result_validity") == "INVALID":
+        # A limit of the spec that ended the run early is an answer, and no fault of the run.
+        errors = tuple(text for text in errors if not limit_reached(text))
+    faults = [f"LoadGen error: {text}" for text in errors[:_MOST_REASONS]]
+    if len(errors) > _MOST_REASONS:
+        faults.insert(0, f"LoadGen logged {len(errors)} errors")
     # Accuracy mode never logs num_errors; there the error lines themselves are the whole evidence.
     if spec.mode == "performance" and log.values.get("num_errors") != len(log.errors):
         faults.append(
@@ -114,47 +129,6 @@ def _summary_faults(spec: RunSpec, summary: bytes) -> list[str]:
     return []
 
 
-def _invalid_reasons(log: DetailLog) -> tuple[str, ...]:
-    """Our own list: LoadGen's reason text is sometimes empty although a condition failed."""
-    conditions = (
-        "result_min_duration_met",
-        "result_min_queries_met",
-        "result_perf_constraints_met",
-        "early_stopping_met",
-    )
-    reasons = [f"{key} is false" for key in conditions if log.values.get(key) is False]
-    said = str(log.values.get("result_invalid_reason", "")).strip()
-    return tuple([*reasons, said] if said else reasons) or ("LoadGen gave no reason",)
-
-
-def _figures(spec: RunSpec, log: DetailLog) -> tuple[Decimal, Latency, int]:
-    values = log.values
-    latency = Latency(
-        mean_ns=int(values["result_mean_latency_ns"]),
-        p50_ns=int(values["result_50.00_percentile_latency_ns"]),
-        p90_ns=int(values["result_90.00_percentile_latency_ns"]),
-        p99_ns=int(values["result_99.00_percentile_latency_ns"]),
-        max_ns=int(values["result_max_latency_ns"]),
-        early_stopping_p90_ns=(
-            int(values["early_stopping_latency_ss"]) if spec.scenario == "SingleStream" else None
-        ),
-    )
-    if not 0 < latency.p50_ns <= latency.p90_ns <= latency.p99_ns <= latency.max_ns:
-        raise ValueError("latency percentiles are not in order")
-    if spec.scenario == "SingleStream":
-        count = int(values["result_query_count"])
-        return Decimal(values["result_qps_with_loadgen_overhead"]), latency, count
-    count = int(values["generated_samples_per_query"]) * int(values["result_query_count"])
-    rate = Decimal(values["result_samples_per_second"])
-    # The rate LoadGen prints must follow from its own count and last completion.
-    implied = Decimal(count) * 10**9 / latency.max_ns
-    if abs(rate - implied) > _RATE_TOLERANCE * implied:
-        raise ValueError(f"result_samples_per_second {rate} does not follow from {implied:.6g}")
-    if latency.max_ns < spec.min_duration_ms * 10**6:
-        raise ValueError("the query ended before the minimum duration, yet is called VALID")
-    return rate, latency, count
-
-
 def _output_faults(spec: RunSpec, accuracy: bytes | None) -> list[str]:
     """Whole outputs: of every sample once in accuracy mode, of some samples in a timed run."""
     try:
@@ -165,9 +139,21 @@ def _output_faults(spec: RunSpec, accuracy: bytes | None) -> list[str]:
     if spec.mode == "performance":
         if not indices or indices[0] < 0 or indices[-1] >= spec.library_size:
             return [f"{ACCURACY}: wanted outputs of samples drawn from the library"]
-    elif indices != list(range(spec.library_size)):
+    elif sorted(set(indices)) != list(range(spec.library_size)) or len(indices) != _asked(spec):
         return [f"{ACCURACY}: wanted each of {spec.library_size} samples exactly once"]
     return [f"{ACCURACY}: {reason}" for reason in answers.wrong_answers(spec, records)]
+
+
+def _asked(spec: RunSpec) -> int:
+    """Answers of an accuracy run: MultiStream fills its last query up with samples asked before."""
+    whole = samples_per_query(spec) if spec.scenario == "MultiStream" else 1
+    return ceil(spec.library_size / whole) * whole
+
+
+def _once(accuracy: bytes) -> list[answers.Record]:
+    """One record per sample, the first of those that MultiStream asked twice."""
+    records = answers.read_records(accuracy)
+    return list({record.position: record for record in reversed(records)}.values())[::-1]
 
 
 def logged_outputs(accuracy: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -179,14 +165,14 @@ def logged_outputs(accuracy: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 def accuracy_outputs(accuracy: bytes) -> npt.NDArray[np.float32]:
     """Outputs (library_size, d) float32 in library order, from a VALID accuracy log."""
-    return logged_outputs(accuracy)[1]
+    return answers.embeddings(_once(accuracy))
 
 
 def accuracy_texts(accuracy: bytes) -> list[str]:
     """The recognised texts in library order, from a VALID accuracy log."""
-    return [record.data.decode() for record in answers.read_records(accuracy)]
+    return [record.data.decode() for record in _once(accuracy)]
 
 
 def accuracy_tokens(accuracy: bytes) -> list[list[int]]:
     """The generated token ids in library order, from a VALID accuracy log."""
-    return [answers.decode_tokens(record.data) for record in answers.read_records(accuracy)]
+    return [answers.decode_tokens(record.data) for record in _once(accuracy)]

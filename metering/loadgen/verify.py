@@ -61,22 +61,29 @@ def load_run(out: Path) -> RunResult:
         raise EvidenceError(f"{out.name}/{RESULT}: scenario or mode is not that of the spec")
     if result.state == "VALID":
         _check_figures(out, spec, result, contents)
-    elif result.samples_per_second is not None or result.latency is not None:
+    elif (result.samples_per_second, result.latency, result.tokens) != (None, None, None):
         raise EvidenceError(f"{out.name}/{RESULT}: a figure on a run that is {result.state}")
+    elif result.state == "INVALID" and (found := _judged(spec, contents).state) != "INVALID":
+        raise EvidenceError(f"{out.name}: called INVALID, but its logs say {found}")
     return result
 
 
-def _check_figures(out: Path, spec: RunSpec, result: RunResult, contents: dict[str, bytes]) -> None:
-    judgement = verdict.judge(
+def _judged(spec: RunSpec, contents: dict[str, bytes]) -> verdict.Judgement:
+    return verdict.judge(
         spec,
         contents.get(verdict.DETAIL, b""),
         contents.get(verdict.SUMMARY, b""),
         contents.get(verdict.ACCURACY),
     )
+
+
+def _check_figures(out: Path, spec: RunSpec, result: RunResult, contents: dict[str, bytes]) -> None:
+    judgement = _judged(spec, contents)
     if judgement.state != "VALID":
         reasons = "; ".join(judgement.reasons)
         raise EvidenceError(f"{out.name}: called VALID, but its logs say otherwise: {reasons}")
-    for name in ("samples_per_second", "latency", "sample_count", "effective", "loadgen_version"):
+    for name in ("samples_per_second", "latency", "sample_count", "tokens", "effective",
+                 "loadgen_version"):  # fmt: skip
         told, found = getattr(result, name), getattr(judgement, name)
         if told != found:
             raise EvidenceError(f"{out.name}/{RESULT}: {name} is {told}, the logs say {found}")

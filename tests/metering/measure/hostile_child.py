@@ -60,6 +60,11 @@ def slow_but_alive(batch):
     return outputs(len(batch))
 
 
+def five_milliseconds(batch):
+    threading.Event().wait(0.005)
+    return outputs(len(batch))
+
+
 def raises(batch):
     raise ValueError("model exploded")
 
@@ -112,6 +117,7 @@ ACTIONS = {
         never_holding_the_interpreter,
         never_and_deaf,
         slow_but_alive,
+        five_milliseconds,
         raises,
         segfault,
         killed,
@@ -155,7 +161,7 @@ def complete_unknown():
 def raise_in_issue_query():
     class Raising(harness.Harness):
         def issue_query(self, samples):
-            self._queries = None  # the real callback now fails inside LoadGen's call
+            self._queries = self._work = None  # the real callback fails inside LoadGen's call
             super().issue_query(samples)
 
     child.Harness = Raising
@@ -193,6 +199,17 @@ def other_settings():
     harness.test_settings = changed
 
 
+def other_bound():
+    real = harness.test_settings
+
+    def changed(loadgen, spec):
+        settings = real(loadgen, spec)
+        settings.server_target_latency_ns = 10**12
+        return settings
+
+    harness.test_settings = changed
+
+
 def stray_audit_config():
     Path("audit.config").write_text("*.*.min_duration = 200\n*.*.mode = 1\n")
 
@@ -209,6 +226,7 @@ PATCHES = {
     "raise_in_load_samples": raise_in_load_samples,
     "missing_outdir": missing_outdir,
     "other_settings": other_settings,
+    "other_bound": other_bound,
     "stray_audit_config": stray_audit_config,
     "never_and_deaf": deaf,
     "honest": lambda: None,
