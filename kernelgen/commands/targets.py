@@ -22,7 +22,8 @@ from kernelgen.judge.sandbox import protection
 from kernelgen.machine import Machine, describe
 from kernelgen.ops import FAMILIES, MeanPool, Operator, from_spec
 from kernelgen.targets.ability import NAMES, Abilities, Ability, Name, abilities
-from kernelgen.targets.cpu import compile_shared, compiler_version
+from kernelgen.targets.compiler import compiler_version
+from kernelgen.targets.cpu import compile_shared
 from kernelgen.targets.hardware import TARGETS, find
 
 NAME = "targets"

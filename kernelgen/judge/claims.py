@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernelgen.judge.session import Refusal
 from kernelgen.judge.verdict import JudgeError
+from kernelgen.targets import guard
 
 LIMIT_S = 60.0
 
@@ -78,13 +79,11 @@ def disassembly(library: Path) -> str:
     """The code of `library` as objdump prints it. Raises `JudgeError` when there is no objdump."""
     command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=LIMIT_S)
+        done = guard.run(command, limit_s=LIMIT_S)
     except FileNotFoundError as error:
         raise JudgeError("objdump is missing: install binutils") from error
     except subprocess.TimeoutExpired as error:
         raise Refusal("claimed_isa", f"disassembly took over {LIMIT_S:g} s") from error
     if done.returncode != 0:
-        raise Refusal(
-            "claimed_isa", f"no disassembly: {done.stderr.decode(errors='replace')[:300]}"
-        )
-    return done.stdout.decode("ascii", "replace")
+        raise Refusal("claimed_isa", f"no disassembly: {done.stderr[:300]}")
+    return done.stdout

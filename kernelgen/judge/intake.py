@@ -20,7 +20,8 @@ from pathlib import Path
 from kernelgen.judge import sandbox, screen, tool
 from kernelgen.judge.session import Refusal
 from kernelgen.judge.terms import HEADERS, PACKAGED, PRELUDE, WRITTEN, Terms
-from kernelgen.targets.cpu import BASE_FLAGS, COMPILE_LIMIT_S, CompileOutcome, compiler
+from kernelgen.targets.compiler import compiler
+from kernelgen.targets.cpu import BASE_FLAGS, COMPILE_LIMIT_S, CompileOutcome
 
 PREPROCESS_LIMIT_S = 15.0
 PREPROCESS_CPU_S = 4

@@ -1,8 +1,9 @@
 """A child process for code nobody trusts: no network, no environment, no files beyond the C
 library.
 
-In: an executable, arguments, open descriptors. Out: a `Child` to talk to. Root starts it
-under a user id that belongs to nobody else. With bubblewrap: new user, pid, network, mount and IPC
+In: an executable, arguments, open descriptors. Out: a `Child` to talk to, which ends with this
+process, however that ends (`targets.guard`). Root starts it under a user id that belongs to nobody
+else. With bubblewrap: new user, pid, network, mount and IPC
 namespaces, no capabilities, a root made of the C library and nothing else, a seccomp filter.
 Without it: own process group, and the harness's own limits and filter; `protection()` then says
 what is missing.
@@ -25,7 +26,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
+
+from kernelgen.targets import guard
 
 NOBODY = 65534
 """What a child sees as its own user id inside bubblewrap; outside it is `candidate_uid`."""
@@ -98,18 +101,21 @@ def bubblewrap() -> str | None:
     with open(os.path.realpath("/bin/true"), "rb") as probe:
         number = probe.fileno()
         try:
-            done = subprocess.run(
+            process = guard.start(
                 [found, *walls(with_proc=False), *_files({number: "/run/exe"}), "/run/exe"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                pass_fds=(number,),
-                timeout=10,
-                check=False,
-                **identity(),  # type: ignore[call-overload]
+                user=user(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                keep=(number,),
+                environment={},
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except OSError:
             return None
-    return found if done.returncode == 0 else None
+    try:
+        code = process.wait(10)
+    except subprocess.TimeoutExpired:
+        code = guard.end(process)
+    return found if code == 0 else None
 
 
 @cache
@@ -152,18 +158,11 @@ def protection() -> Protection:
     return Protection("bubblewrap+rlimits+seccomp", tuple(missing))
 
 
-def identity() -> dict[str, object]:
-    # Root must change before bubblewrap starts: a mapped uid alone stays root outside.
-    if os.getuid() != 0:
-        return {"start_new_session": True, "env": {}}
-    number = candidate_uid()
-    return {
-        "start_new_session": True,
-        "env": {},
-        "user": number,
-        "group": number,
-        "extra_groups": [],
-    }
+def user() -> int | None:
+    """User id to become, None for the own one. Root must change before bubblewrap starts: a mapped
+    uid alone stays root outside.
+    """
+    return candidate_uid() if os.getuid() == 0 else None
 
 
 def walls(*, with_proc: bool) -> list[str]:
@@ -196,7 +195,7 @@ class Child:
         self._process = process
         self._info = info
         self._folder = folder
-        self._pid: int | None = None if info is not None else process.pid
+        self._pid: int | None = None
         self._text = b""
 
     @property
@@ -209,12 +208,16 @@ class Child:
         return self._pid
 
     def _find_pid(self) -> int:
-        info, self._info = cast(int, self._info), None
+        if self._info is None:
+            return self._process.pid
+        info, self._info = self._info, None
         with os.fdopen(info, "rb") as stream:
             match = re.search(rb'"child-pid":\s*(\d+)', stream.read())
         if match is None:
             return self._process.pid
         first = int(match.group(1))
+        if self._folder is not None:
+            return first  # no walls around it: it is the program itself
         try:
             inner = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         except OSError:
@@ -282,11 +285,9 @@ class Child:
         return 128 - code if code > 128 else code
 
     def kill(self) -> int:
-        """End the whole group and collect it; returns the exit code."""
+        """End it with all it started and collect it; returns the exit code."""
         self.text()
-        with suppress(ProcessLookupError):  # it may end by itself between two looks
-            os.killpg(self._process.pid, signal.SIGKILL)
-        code = self._process.wait()
+        code = guard.end(self._process)
         if self._process.stderr is not None:
             self._process.stderr.close()
         if self._info is not None:
@@ -335,13 +336,13 @@ def start(
                 rules.seek(0)
                 keep.append(rules.fileno())
                 command += ["--seccomp", str(rules.fileno())]
-            process = subprocess.Popen(
+            process = guard.start(
                 [*command, *_files(opened), "/run/exe", *arguments],
-                stdin=subprocess.DEVNULL,
+                user=user(),
                 stdout=stdout,
                 stderr=subprocess.PIPE,
-                pass_fds=tuple(keep),
-                **identity(),  # type: ignore[call-overload]
+                keep=keep,
+                environment={},
             )
     except BaseException:
         os.close(info_read)
@@ -363,16 +364,24 @@ def _start_plain(
         shutil.copyfile(path, copy)
         copy.chmod(0o555)
         outer[inside] = str(copy)
-    process = subprocess.Popen(
-        [outer["/run/exe"], *(outer.get(word, word) for word in arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        pass_fds=tuple(descriptors),
-        cwd="/",
-        **identity(),  # type: ignore[call-overload]
-    )
-    return Child(process, None, folder)
+    info_read, info_write = os.pipe()
+    try:
+        process = guard.start(
+            [outer["/run/exe"], *(outer.get(word, word) for word in arguments)],
+            user=user(),
+            info=info_write,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            keep=descriptors,
+            folder=Path("/"),
+            environment={},
+        )
+    except BaseException:
+        os.close(info_read)
+        raise
+    finally:
+        os.close(info_write)
+    return Child(process, info_read, folder)
 
 
 def collect(stream: int, deadline: float, output_bytes: int) -> tuple[bytes, str]:

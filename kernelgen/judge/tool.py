@@ -7,7 +7,6 @@ Never here: what the folder then holds, and candidates themselves (those run in 
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from kernelgen.judge import sandbox
+from kernelgen.targets import guard
 
 CPU_LIMIT_S = 300
 SYSTEM = ("",)
@@ -85,15 +85,13 @@ def _start_tool(
                 keep.append(rules.fileno())
                 wall += ["--seccomp", str(rules.fileno())]
             words = [*wall, *words]
-        identity = sandbox.identity()
-        identity["env"] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
-        process = subprocess.Popen(
-            list(words),
-            stdin=subprocess.DEVNULL,
+        process = guard.start(
+            words,
+            user=sandbox.user(),
             stdout=sink,
             stderr=sink,
-            pass_fds=tuple(keep),
-            cwd=where,
-            **identity,  # type: ignore[call-overload]
+            keep=keep,
+            folder=Path(where),
+            environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},
         )
     return sandbox.Child(process, None, None)

@@ -36,7 +36,8 @@ from kernelgen.package.manifest import (
 from kernelgen.package.native import Native
 from kernelgen.schedule.resources import MATRIX_ISA
 from kernelgen.schedule.schedule import Schedule
-from kernelgen.targets.cpu import BASE_FLAGS, compile_shared, compiler_version
+from kernelgen.targets.compiler import compiler_version
+from kernelgen.targets.cpu import BASE_FLAGS, compile_shared
 
 MODEL_COMPILE_LIMIT_S = 180.0
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernelgen.targets import guard
 from kernelgen.targets.figures import Static
 from kernelgen.targets.hardware import Target
 from kernelgen.targets.toolchain import Line, Tool, disassemble, llvm
@@ -126,9 +126,7 @@ def _text(target: Target, loop: Loop) -> str:
 
 @cache
 def _version() -> str:
-    done = subprocess.run(
-        [str(llvm("llvm-mca")), "--version"], capture_output=True, text=True, check=True
-    )
+    done = guard.run([str(llvm("llvm-mca")), "--version"], limit_s=60)
     match = re.search(r"version (\S+)", done.stdout)
     return f"llvm-mca {match.group(1) if match else 'unknown'}"
 
@@ -141,9 +139,7 @@ def _cycles(target: Target, core: str, text: str) -> float:
         f"-iterations={_ITERATIONS}",
         "-json",
     ]
-    done = subprocess.run(
-        words, input=text, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = guard.run(words, limit_s=60, given=text.encode())
     if done.returncode != 0:
         raise RuntimeError(f"llvm-mca {core}: {done.stderr.strip()[:500]}")
     view = json.loads(done.stdout)["CodeRegions"][0]["SummaryView"]

@@ -11,19 +11,16 @@ keeps up the harness's list of system calls for code that plays fair or fails by
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from kernelgen.judge import build, sandbox
 from kernelgen.judge.session import CPU_LIMIT_S, Region, Session
-from kernelgen.judge.verdict import JudgeError
 from kernelgen.ops.operator import Operator
-from kernelgen.targets.cpu import compiler
+from kernelgen.targets.compiler import compiler, own_program, version_of
 from kernelgen.targets.figures import EmulatedCount
 from kernelgen.targets.hardware import Target
 from kernelgen.targets.toolchain import Tool, missing, sysroot
@@ -62,17 +59,16 @@ def qemu(architecture: str) -> tuple[Path, str]:
     found = shutil.which(f"qemu-{architecture}")
     if found is None:
         raise FileNotFoundError(Tool(f"qemu-{architecture}", "qemu-user").text())
-    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    match = re.search(r"version (\S+)", done.stdout)
+    match = re.search(r"version (\S+)", version_of(found))
     return Path(found), match.group(1) if match else "unknown"
 
 
 @cache
 def _harness(target: Target) -> Path:
-    return _built(
+    return own_program(
         HARNESS,
         (f"{target.architecture}-linux-gnu-gcc", "-O2", "-Wall"),
-        (f'-DHARNESS="{build.SOURCE}"', "-ldl", "-Wl,--no-as-needed", "-lm"),
+        (f'-DHARNESS="{build.SOURCE}"', *build.LIBRARIES),
         key=build.SOURCE.read_text(encoding="utf-8"),
     )
 
@@ -82,34 +78,7 @@ def _watch(architecture: str) -> Path:
     # The interface's number rose to 2 with qemu 9; the calls used here did not change.
     major = int(qemu(architecture)[1].partition(".")[0])
     command = (compiler(), "-O2", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden")
-    return _built(WATCH, (*command, f"-DPLUGIN_API={1 if major < 9 else 2}"), (), key="")
-
-
-def _built(source: Path, command: tuple[str, ...], end: tuple[str, ...], *, key: str) -> Path:
-    parts = (source.read_text(encoding="utf-8"), key, " ".join(command), _first_line(command[0]))
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    # Beside the judge's own harness, in the same private cache.
-    path = build.harness().parent / f"{source.stem}-{digest[:32]}"
-    if path.exists():
-        return path
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    done = subprocess.run(
-        [*command, "-o", str(partial), str(source), *end],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    if done.returncode != 0:
-        raise JudgeError(f"the compiler refused {source.name}: {done.stderr[-2000:]}")
-    partial.replace(path)
-    return path
-
-
-@cache
-def _first_line(program: str) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
+    return own_program(WATCH, (*command, f"-DPLUGIN_API={1 if major < 9 else 2}"))
 
 
 class EmulatedSession(Session):

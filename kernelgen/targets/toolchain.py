@@ -9,13 +9,14 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernelgen.targets import guard
+from kernelgen.targets.compiler import version_of
 from kernelgen.targets.cpu import CompileOutcome, compile_shared
 from kernelgen.targets.hardware import Target
 
@@ -108,13 +109,7 @@ def toolchain(target: Target) -> Toolchain:
             "-include",
             str(SHUFFLE),
         )
-    return Toolchain(command, str(shutil.which(f"{prefix}objdump")), _version(command[0]))
-
-
-@cache
-def _version(program: str) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
+    return Toolchain(command, str(shutil.which(f"{prefix}objdump")), version_of(command[0]))
 
 
 def build(
@@ -147,7 +142,7 @@ def disassemble(target: Target, library: Path) -> Mapping[str, tuple[Line, ...]]
     Raises `RuntimeError` with the disassembler's words.
     """
     words = [toolchain(target).objdump, "-d", "--no-show-raw-insn", "-w", str(library)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = guard.run(words, limit_s=60)
     if done.returncode != 0:
         raise RuntimeError(f"{library.name}: {done.stderr.strip()[:500]}")
     found: dict[str, list[Line]] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernelgen.judge import sandbox
-from kernelgen.targets.cpu import compiler
+from kernelgen.targets.compiler import compiler
 
 PROGRAM = r"""
 #define _GNU_SOURCE
