@@ -46,6 +46,8 @@ def cii_xml(document: Invoice) -> bytes:
     made.header.notes.add(note)
     with exact():
         _agreement(made.trade.agreement, document)
+        if document.tax_category == "K":  # BR-IC-12: the country it is delivered to
+            made.trade.delivery.ship_to.address.country_id = document.customer.country
         _settlement(made.trade.settlement, document, shown)
         for line in shown.lines:
             made.trade.items.add(_line(document.currency, line))

@@ -165,13 +165,15 @@ def _tax_groups(
     untaxed = sum((line.amount for line in lines if at_issue and line.category == "E"), Decimal(0))
     total = sum((line.amount for line in lines), Decimal(0))
     main = total - untaxed - (Decimal(0) if at_issue else withheld)
+    # BR-S-10, BR-Z-10: a reason is for exemptions.
+    exempt = _category(document) not in ("S", "Z")
     groups = [
         TaxGroup(
             _category(document),
             document.vat,
             main,
             document.tax * sign,
-            document.tax_exemption_reason,
+            document.tax_exemption_reason if exempt else None,
         )
     ]
     if at_issue and (untaxed or withheld):

@@ -111,6 +111,7 @@ def _common(document: Invoice, amount: Decimal) -> dict[str, str]:
         "ListCost": cost,
         "BillingAccountId": document.customer.party_id,
         "BillingAccountName": document.customer.name,
+        "BillingAccountType": "Customer",
         "BillingCurrency": document.currency,
         "BillingPeriodStart": instant_text(billed.start),
         "BillingPeriodEnd": instant_text(billed.end),

@@ -39,8 +39,8 @@ _MANDATORY = (
     "ServiceCategory", "ServiceName",
 )  # fmt: skip
 _FURTHER = (
-    "ChargeFrequency", "ConsumedQuantity", "ConsumedUnit", "InvoiceId", "ResourceId",
-    "ResourceName", "ServiceSubcategory",
+    "BillingAccountType", "ChargeFrequency", "ConsumedQuantity", "ConsumedUnit", "InvoiceId",
+    "ResourceId", "ResourceName", "ServiceSubcategory",
 )  # fmt: skip
 _OURS = (
     "x_BaselineId", "x_ContractId", "x_CorrectsInvoiceId", "x_CounterfactualCost",

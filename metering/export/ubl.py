@@ -41,6 +41,10 @@ def ubl_xml(document: Invoice) -> bytes:
         _head(root, document, shown)
         _party(root, "AccountingSupplierParty", document.provider, document.tax_category)
         _party(root, "AccountingCustomerParty", document.customer, document.tax_category)
+        if document.tax_category == "K":  # BR-IC-12: the country it is delivered to
+            place = _sub(_sub(root, CAC, "Delivery"), CAC, "DeliveryLocation")
+            country = _sub(_sub(place, CAC, "Address"), CAC, "Country")
+            _text(country, "IdentificationCode", document.customer.country)
         terms = _sub(root, CAC, "PaymentTerms")
         _text(terms, "Note", f"Due on {document.due_on}")
         if shown.withheld:
