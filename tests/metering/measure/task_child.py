@@ -13,7 +13,7 @@ import time
 from tiny_decoder import TinyGenerator
 from tiny_reader import GlyphReader
 
-from metering.loadgen import child, ledger
+from metering.loadgen import child, harness, ledger
 
 CASE = sys.argv[1]
 
@@ -62,6 +62,14 @@ class Stalling(TinyGenerator):
         yield 0, [2]
 
 
+class OneToken(TinyGenerator):
+    """Says its end token first."""
+
+    def generate(self, batch, limit):
+        for position in range(len(batch)):
+            yield position, [limit.end_token]
+
+
 class Nowhere(TinyGenerator):
     def generate(self, batch, limit):
         yield len(batch), [1]
@@ -72,6 +80,18 @@ def no_first_token():
     ledger.CompletionLedger.begin = lambda self, response_id, first: self._begun.add(response_id)
 
 
+def other_bound():
+    real = harness.test_settings
+
+    def changed(loadgen, spec):
+        settings = real(loadgen, spec)
+        settings.ttft_latency = 5 * 10**15
+        return settings
+
+    harness.test_settings = changed
+
+
+PATCHES = {"no_first_token": no_first_token, "other_bound": other_bound}
 SYSTEMS = {
     "reads": GlyphReader,
     "generates": TinyGenerator,
@@ -81,11 +101,11 @@ SYSTEMS = {
     "short": Short,
     "stalls": Stalling,
     "nowhere": Nowhere,
-    "no_first_token": TinyGenerator,
+    "one_token": OneToken,
 }
 
 if __name__ == "__main__":
     spec, out = child.prepare(sys.argv[2:])
-    if CASE == "no_first_token":
-        no_first_token()
-    child.execute(spec, out, lambda sut, model, output: SYSTEMS[CASE]())
+    PATCHES.get(CASE, lambda: None)()
+    system = SYSTEMS.get(CASE, TinyGenerator)
+    child.execute(spec, out, lambda sut, model, output: system())
