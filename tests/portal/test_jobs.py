@@ -10,6 +10,7 @@ from django.utils import timezone
 from portal.accounts.access import NotAllowed
 from portal.runs import jobs
 from portal.runs.models import Job, JobStep
+from portal.runs.tasks import run_job
 
 
 @pytest.fixture
@@ -100,6 +101,21 @@ def test_error_queues_again_until_attempts_are_spent(job, settings):
     assert "pairs: got 2, wanted 6" in job.error
     assert jobs.claim(owner="a:1:x", job_id=job.pk) is None
     assert JobStep.objects.get(job=job).state == "failed"
+
+
+def test_a_kind_nobody_handles_ends_with_a_reason_and_without_a_lease(cast):
+    job = jobs.job_request(
+        actor=cast.owner, organisation=cast.organisation, kind="dream", key="k", arguments={}
+    )
+    ends = []
+    for _ in range(job.max_attempts):
+        assert run_job(str(job.pk)) == "failed"
+        job.refresh_from_db()
+        ends.append((job.state, job.lease_owner, job.lease_until))
+        assert "'dream'" in job.error
+        assert "measure" in job.error
+    assert ends == [("queued", "", None)] * (job.max_attempts - 1) + [("failed", "", None)]
+    assert run_job(str(job.pk)) == "not waiting"
 
 
 def test_failed_job_can_be_asked_for_again(cast, job):
