@@ -12,16 +12,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kernelgen.emit import ERRORS, MODEL, flags, model_source, source
 from kernelgen.emit.part import c_name
-from kernelgen.emit.unit import uses_tiles
+from kernelgen.emit.unit import section
 from kernelgen.graph.types import Graph
 from kernelgen.machine import Machine, vector_floats
+from kernelgen.ops.operator import Operator
 from kernelgen.package.manifest import (
     FORMAT,
     LEFT_OUT,
@@ -36,6 +37,7 @@ from kernelgen.package.manifest import (
 from kernelgen.package.native import Native
 from kernelgen.schedule.resources import MATRIX_ISA
 from kernelgen.schedule.schedule import Schedule
+from kernelgen.sketches.gemm_int8_unit import UNIT_ISA
 from kernelgen.targets.compiler import compiler_version
 from kernelgen.targets.cpu import BASE_FLAGS, compile_shared
 
@@ -46,6 +48,8 @@ _NEEDS: Mapping[int, tuple[str, ...]] = {
     8: ("avx2", "fma", "bmi2", "f16c"),
     4: (),
 }
+_UNIT_NEEDS: Mapping[str, tuple[str, ...]] = {"dot_bf16": MATRIX_ISA, "dot_i8": UNIT_ISA}
+"""By matrix word that a kernel uses."""
 
 
 def build(
@@ -127,6 +131,27 @@ def model_flags(machine: Machine, schedules: Sequence[Schedule]) -> tuple[str, .
     return flags(machine, *schedules)
 
 
+def matrix_words_of(
+    operators: Mapping[str, Operator], schedules: Mapping[str, Schedule]
+) -> frozenset[str]:
+    """Words of the matrix unit that the kernels use, such as `dot_i8`."""
+    sections = (section(operator, schedules[name]) for name, operator in operators.items())
+    return frozenset(word for one in sections for word in one.writer.matrix)
+
+
+def instruction_sets(
+    chosen: Sequence[Schedule], unit: Iterable[str], machine: Machine
+) -> list[str]:
+    """What a machine must have to run kernels under `chosen` that use the matrix words `unit`:
+    words of `Machine.isa`, each of which the judge looks for in the binary.
+    """
+    widest = max(
+        (int(item.as_dict.get("vector", 4)) for item in chosen), default=vector_floats(machine.isa)
+    )
+    needs = {*_NEEDS[widest], *(need for word in unit for need in _UNIT_NEEDS[word])}
+    return sorted(needs & set(machine.isa))
+
+
 def _fill(
     graph: Graph, schedules: Mapping[str, Schedule], folder: Path, machine: Machine
 ) -> dict[str, Any]:
@@ -158,9 +183,7 @@ def _fill(
     packed = Native(folder / LIBRARY).prepare(weights, (1, 1))
     packing_s = time.monotonic() - began
     (folder / WEIGHTS).write_bytes(packed.bytes.tobytes())
-    widest = max(
-        (int(item.as_dict.get("vector", 4)) for item in chosen), default=vector_floats(machine.isa)
-    )
+    unit = matrix_words_of(graph.operators, schedules)
     return {
         "format": FORMAT,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -171,14 +194,12 @@ def _fill(
             "vocabulary": graph.vocabulary,
             "max_tokens": graph.max_tokens,
             "precision": "float32",
-            "arithmetic": "bf16x3" if uses_tiles(chosen) else "fma32",
+            "arithmetic": "bf16x3" if "dot_bf16" in unit else "fma32",
         },
         "machine": machine.to_dict(),
         "machine_fingerprint": machine.fingerprint,
         "architecture": machine.architecture,
-        "isa": sorted(
-            {*_NEEDS[widest], *(MATRIX_ISA if uses_tiles(chosen) else ())} & set(machine.isa)
-        ),
+        "isa": instruction_sets(chosen, unit, machine),
         "compiler": compiler_version(),
         "flags": [*BASE_FLAGS, *options],
         "operators": operators,

@@ -82,7 +82,12 @@ def test_a_judge_killed_at_any_moment_leaves_nothing_behind(
 
 
 def test_what_nobody_guards_is_seen_to_stay(mark: str) -> None:
-    script = f"import subprocess as s, time; s.Popen(['sleep', '{mark}']); print(flush=True); time.sleep(99)"
+    script = (
+        "import subprocess, time\n"
+        f"subprocess.Popen(['sleep', '{mark}'])\n"
+        "print(flush=True)\n"
+        "time.sleep(99)\n"
+    )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()

@@ -12,9 +12,14 @@ from kernelgen.emit import MODEL, model_source
 from kernelgen.graph import TextEncoder
 from kernelgen.graph.builders import build_encoder
 from kernelgen.machine import describe
+from kernelgen.ops import GemmBias
+from kernelgen.ops.gemm_int8 import GemmInt8
 from kernelgen.package import PackageError, build, check_files, copy_evidence, load, seal
+from kernelgen.package.build import instruction_sets, matrix_words_of
 from kernelgen.package.manifest import MANIFEST, read_manifest, write_manifest
 from kernelgen.schedule import Schedule, ScheduleError, space
+from kernelgen.targets import find
+from kernelgen.targets.proof import machine_of
 
 MACHINE = describe(measure=False)
 
@@ -124,6 +129,25 @@ def test_a_package_for_the_matrix_unit(encoder, tmp_path):
             arrays = encoder.sample(np.random.default_rng(2), dims, "nominal")
             error = np.abs(model.run(pieces(arrays)) - encoder.oracle(arrays, dims)["embeddings"])
             assert (error <= encoder.error_bound(arrays, dims)["embeddings"]).all()
+
+
+@pytest.mark.parametrize(
+    ("operator", "word", "needs"),
+    [
+        (GemmBias(64, 64), "dot_bf16", {"amx_bf16", "amx_tile"}),
+        (GemmInt8(64, 64), "dot_i8", {"amx_int8", "amx_tile"}),
+    ],
+    ids=["floats", "bytes"],
+)
+def test_the_unit_a_package_needs_is_the_one_its_kernels_use(operator, word, needs):
+    machine = machine_of(find("x86-64-amx"))
+    schedule = space(operator, machine).default().with_choice("tiles", 16)
+    words = matrix_words_of({operator.name: operator}, {operator.name: schedule})
+    assert words == {word}
+    units = {one for one in instruction_sets([schedule], words, machine) if "amx" in one}
+    assert units == needs
+    plain = schedule.with_choice("tiles", 0)
+    assert not matrix_words_of({operator.name: operator}, {operator.name: plain})
 
 
 def test_the_manifest_says_how_to_build_it_again(package, encoder):
