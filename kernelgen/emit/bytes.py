@@ -7,7 +7,8 @@ has its own spelling behind `#if`, beside the plain one that means the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from string import Template
+
+from kernelgen.emit.part import fill
 
 _WIDEN = """
 /* ---- int32 out of ${v} bytes ---- */
@@ -106,10 +107,6 @@ _NATIVE = {
 }
 
 
-def _fill(template: str, **values: object) -> str:
-    return Template(template).substitute({key: str(value) for key, value in values.items()})
-
-
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -117,7 +114,7 @@ def _listed(numbers: Iterable[int]) -> str:
 def widening(v: int) -> str:
     """`wide_i8x${v}` and `wide_u8x${v}`."""
     native = _WIDEN_NATIVE.get(v, "")
-    return _fill(_WIDEN, v=v, signed=_fill(native, s="s"), unsigned=_fill(native, s="z"))
+    return fill(_WIDEN, v=v, signed=fill(native, s="s"), unsigned=fill(native, s="z"))
 
 
 def dot4_words(v: int) -> str:
@@ -129,13 +126,13 @@ def dot4_words(v: int) -> str:
     )
     native, one = _NATIVE.get(v, ""), f"splat_i32x{v}(a)"
     spread = f"(quads){one}"
-    return _fill(
+    return fill(
         _DOT4,
         v=v,
         four=4 * v,
         steps=steps,
-        native=_fill(native, a="u8", w="i8", pair=f"{spread}, (quads)w", unsigned=one, signed="w"),
-        native_signed=_fill(
+        native=fill(native, a="u8", w="i8", pair=f"{spread}, (quads)w", unsigned=one, signed="w"),
+        native_signed=fill(
             native, a="i8", w="u8", pair=f"(quads)w, {spread}", unsigned="w", signed=one
         ),
     )

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from math import prod
 
 from kernelgen.emit.matrix import RELEASE, Unit
+from kernelgen.emit.part import fill
 from kernelgen.emit.values import BYTES, C_TYPE, Values
-from kernelgen.emit.vocabulary import fill
 from kernelgen.schedule.schedule import ScheduleError
 from kernelgen.tile.check import Scope, Type, check, place
 from kernelgen.tile.ir import (

@@ -34,11 +34,11 @@ ERRORS: Mapping[int, str] = {
 """What a non-zero return of a generated kernel means."""
 
 
-def fill(template: str, values: Mapping[str, object]) -> str:
+def fill(template: str, values: Mapping[str, object] | None = None, /, **more: object) -> str:
     """Replace every `${name}`; an unknown name raises `KeyError`, so no template can be half
     filled.
     """
-    return Template(template).substitute({key: str(value) for key, value in values.items()})
+    return Template(template).substitute({**(values or {}), **more})
 
 
 def c_name(text: str) -> str:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from string import Template
 
 from kernelgen.emit.bytes import dot4_words, widening
 from kernelgen.emit.orders import orders
-from kernelgen.emit.part import c_float
+from kernelgen.emit.part import c_float, fill
 from kernelgen.emit.vectors import EXP, GELU, GELU_EDGE
 
 HEADER = """\
@@ -255,10 +254,6 @@ def vocabulary(lanes: Iterable[int], *, dot4: Iterable[int] = ()) -> str:
     text += [widening(count) for count in counts]
     text += [dot4_words(count) for count in quads]
     return "".join(text)
-
-
-def fill(template: str, **values: object) -> str:
-    return Template(template).substitute({key: str(value) for key, value in values.items()})
 
 
 def _listed(numbers: Iterable[int]) -> str:
