@@ -65,7 +65,7 @@ def check_norm(root: ET.Element) -> Checked:
             shown = _from_ubl(root) if syntax == "ubl" else _from_cii(root)
             findings = _sums(shown) + _currencies(root, shown.currency)
     except Refusal as refusal:
-        return Checked(syntax, 0, [Finding(refusal.field, str(refusal))])
+        return Checked(syntax, 0, [Finding.of(refusal)])
     signed = -shown.payable if shown.credit else shown.payable
     return Checked(syntax, len(shown.lines), findings, {shown.number: signed})
 

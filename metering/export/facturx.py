@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zlib
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +30,7 @@ from metering.contract import Party
 from metering.decimals import exact, to_text
 from metering.export.cii import cii_xml
 from metering.export.en16931 import NormDocument, norm_document
+from metering.export.xml_text import MAX_XML_BYTES
 from metering.ledger import Invoice
 from metering.money import quantize
 from metering.refusal import Refusal
@@ -77,15 +79,31 @@ def embedded_xml(pdf: bytes) -> bytes:
         root: Any = PdfFileReader(io.BytesIO(pdf)).root
         names = root["/Names"]["/EmbeddedFiles"]["/Names"] if "/Names" in root else []
         found = [
-            names[place + 1]["/EF"]["/F"].data
+            _unpacked(names[place + 1]["/EF"]["/F"])
             for place in range(0, len(names), 2)
             if str(names[place]) == ATTACHED
         ]
-    except (PdfError, KeyError, IndexError, ValueError, TypeError, RecursionError) as error:
+    except Refusal:
+        raise
+    except (PdfError, KeyError, IndexError, ValueError, TypeError, zlib.error) as error:
         raise Refusal("file", "bytes that are no readable PDF", "a PDF", str(error)) from error
     if len(found) != 1:
         raise Refusal("file", f"{len(found)} attachments of that name", f"one {ATTACHED}")
-    return bytes(found[0])
+    return found[0]
+
+
+def _unpacked(stream: Any) -> bytes:
+    """The attachment's bytes, never more than an e-invoice may have, whatever they unpack to."""
+    packed = bytes(stream.encoded_data)
+    kind = str(stream.get("/Filter", "none"))
+    if kind not in ("none", "/FlateDecode"):
+        raise Refusal("attachment", kind, "no filter, or /FlateDecode")
+    data = packed
+    if kind == "/FlateDecode":
+        data = zlib.decompressobj().decompress(packed, MAX_XML_BYTES + 1)
+    if len(data) > MAX_XML_BYTES:
+        raise Refusal("attachment", f"more than {MAX_XML_BYTES} bytes", "a smaller one")
+    return data
 
 
 def _view(document: Invoice, shown: NormDocument) -> dict[str, object]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from metering.refusal import Refusal
+
 __all__ = ["Checked", "Finding"]
 
 
@@ -21,6 +23,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> Finding:
+        """A refusal as a finding: the field, then the rest of the line."""
+        return cls(refusal.field, str(refusal).removeprefix(f"{refusal.field}: "))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ To add a format: its module, a row in `FORMATS`, and its check in `validate` (do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,13 +37,22 @@ class Format:
 
 
 def export_documents(name: str, documents: Documents) -> tuple[bytes, Manifest]:
-    """The file's bytes and its manifest. Refuses an unknown format, and what it cannot hold."""
+    """The file's bytes and its manifest. Refuses an unknown format, what a format cannot hold,
+    and two documents with one number.
+    """
     chosen = FORMATS.get(name)
     if chosen is None:
         raise Refusal("format", repr(name), "one of " + ", ".join(FORMATS))
     if not documents or (chosen.single and len(documents) != 1):
         wanted = "one document" if chosen.single else "at least one document"
         raise Refusal("documents", len(documents), wanted, f"{chosen.title}: one file each")
+    numbers = Counter(document.number for document in documents)
+    twice = sorted(number for number, times in numbers.items() if times > 1)
+    if twice:
+        raise Refusal(
+            "documents", ", ".join(twice) + " twice", "each number once",
+            "a document that is in a file twice is booked twice",
+        )  # fmt: skip
     return chosen.write(documents)
 
 

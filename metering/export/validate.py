@@ -76,7 +76,7 @@ def _json(data: bytes) -> Checked:
     try:
         reader(value)
     except Refusal as refusal:
-        return Checked(schema, 1, [Finding(refusal.field, str(refusal))])
+        return Checked(schema, 1, [Finding.of(refusal)])
     return Checked(schema, 1, [])
 
 
@@ -126,7 +126,7 @@ def _pdf(data: bytes) -> Checked:
 
 
 def _unreadable(format_name: str, refusal: Refusal) -> Checked:
-    return Checked(format_name, 0, [Finding(refusal.field, str(refusal))])
+    return Checked(format_name, 0, [Finding.of(refusal)])
 
 
 def _journal(rows: list[dict[str, str]]) -> list[Finding]:
@@ -159,7 +159,7 @@ def _beancount(data: bytes) -> Checked:
         sums = transaction_sums(text)
         findings = balance_findings(text)
     except Refusal as refusal:
-        return Checked("beancount", 0, [Finding(refusal.field, str(refusal))])
+        return Checked("beancount", 0, [Finding.of(refusal)])
     findings += [
         Finding(head, f"sums to {to_text(total)} {currency}, not 0")
         for head, total, currency in sums

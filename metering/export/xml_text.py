@@ -3,7 +3,8 @@
 In: text for an element; bytes of a file that anyone may have written.
 Out: text without forbidden characters; a parsed tree.
 Never here: a document type declaration (and with it entities, external references, expansion
-bombs, in any encoding): such a file is refused before anything in it is expanded or fetched.
+bombs, in any encoding) or an inclusion: such a file is refused, and nothing in it is expanded or
+fetched. A schema location is read past: it is never followed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from defusedxml import ElementTree as Defused
 
 from metering.refusal import Refusal
 
-__all__ = ["parse_xml", "xml_text"]
+__all__ = ["MAX_XML_BYTES", "parse_xml", "xml_text"]
+
+MAX_XML_BYTES = 16 * 1024 * 1024
+_INCLUSION = "{http://www.w3.org/2001/XInclude}"
 
 
 def xml_text(value: str) -> str:
@@ -24,7 +28,9 @@ def xml_text(value: str) -> str:
 
 
 def parse_xml(data: bytes) -> ET.Element:
-    """The root element. Refuses text that is not XML, and any document type declaration."""
+    """The root element. Refuses what is not XML, too long, or asks for anything outside itself."""
+    if len(data) > MAX_XML_BYTES:
+        raise Refusal("xml", f"{len(data)} bytes", f"at most {MAX_XML_BYTES}")
     try:
         root: ET.Element = Defused.fromstring(data, forbid_dtd=True)
     except defusedxml.DefusedXmlException as error:
@@ -35,6 +41,8 @@ def parse_xml(data: bytes) -> ET.Element:
     except (ET.ParseError, ValueError, LookupError) as error:
         # An unknown encoding is a LookupError or a ValueError.
         raise Refusal("xml", str(error), "well-formed XML") from error
+    if any(str(node.tag).startswith(_INCLUSION) for node in root.iter()):
+        raise Refusal("xml", "an inclusion of another document", "one document that has it all")
     return root
 
 

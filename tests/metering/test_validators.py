@@ -133,10 +133,7 @@ def test_the_schemas_refuse_an_element_out_of_order() -> None:
 
 
 def test_the_public_rules_have_slack_that_ours_do_not_have(tmp_path: Path) -> None:
-    good = ubl_xml(golden()["G1"][0]).decode()
-    assert ">0.00<" in good
-    document = golden()["G7"][0]
-    good = ubl_xml(document).decode()
+    good = ubl_xml(golden()["G7"][0]).decode()
     one_cent_more = good.replace(">1761.30<", ">1761.31<").replace(">11031.30<", ">11031.31<")
     assert outside_rules.en16931("ubl", one_cent_more.encode()).against == []
     path = tmp_path / "invoice.xml"
