@@ -70,7 +70,12 @@ MAY: Mapping[str, frozenset[str]] = {
     "review.decide": frozenset({Role.AUDITOR}),
     "finding.raise": frozenset({Role.AUDITOR}),
     "usage.ingest": frozenset({Role.CUSTOMER}),
+    "savings.verify": frozenset({Role.AUDITOR}),
     "invoice.issue": frozenset({Role.FINANCE}),
+    "invoice.credit": frozenset({Role.FINANCE}),
+    "invoice.audit": frozenset({Role.AUDITOR}),
+    "dispute.open": frozenset({Role.CUSTOMER}),
+    "dispute.resolve": frozenset({Role.FINANCE}),
     "export.write": frozenset({Role.FINANCE, Role.CUSTOMER}),
     "file.download": EVERYONE,
 }

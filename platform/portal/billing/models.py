@@ -103,7 +103,7 @@ class BillingPeriod(Record):
         ContractVersion, on_delete=models.PROTECT, related_name="billing_periods"
     )
     contract_id = models.CharField(max_length=64)
-    label = models.CharField(max_length=7, help_text="2026-11")
+    label = models.CharField(max_length=10, help_text="2026-11, or the first day 2026-11-30")
     zone = models.CharField(max_length=64, help_text="IANA name")
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField(help_text="the first moment that is no longer inside")
@@ -164,9 +164,22 @@ class NumberSeries(models.Model):
     def __str__(self) -> str:
         return f"{self.series} at {self.last}"
 
+    def next_number(self) -> str:
+        """Count up and name the number; it is taken when the row is saved."""
+        self.last += 1
+        return f"{self.series}-{self.last:06d}"
+
 
 class Invoice(Issued):
-    """An issued invoice: a frozen document with a number. A correction is a new document."""
+    """An issued document with a number: an invoice, a release of its holdback, or a credit note.
+
+    It is frozen. A correction is a new document that names the one it `corrects`.
+    """
+
+    class Kind(models.TextChoices):
+        INVOICE = "invoice", "invoice"
+        RELEASE = "release", "release of holdback"
+        CREDIT_NOTE = "credit_note", "credit note"
 
     changeable: ClassVar[frozenset[str]] = frozenset({"live"})
 
@@ -176,6 +189,10 @@ class Invoice(Issued):
     period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="invoices")
     savings = models.ForeignKey(SavingsRecord, on_delete=models.PROTECT, related_name="invoices")
     measurement = models.ForeignKey(Measurement, on_delete=models.PROTECT, related_name="invoices")
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.INVOICE)
+    corrects = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="corrections"
+    )
     series = models.CharField(max_length=32)
     sequence = models.PositiveIntegerField()
     number = models.CharField(max_length=64, unique=True)
@@ -193,12 +210,94 @@ class Invoice(Issued):
         constraints = (
             models.UniqueConstraint(fields=("series", "sequence"), name="one_invoice_per_sequence"),
             models.UniqueConstraint(
-                fields=("period",), condition=models.Q(live=True), name="one_live_invoice"
+                fields=("period",),
+                condition=models.Q(live=True, kind="invoice"),
+                name="one_live_invoice",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(kind="invoice", corrects__isnull=True)
+                | models.Q(kind__in=("release", "credit_note"), corrects__isnull=False),
+                name="correction_names_its_invoice",
             ),
         )
 
     def __str__(self) -> str:
         return self.number
+
+
+class Correction(Issued):
+    """What a credit note or an audit changed in the state that an invoice's period left behind.
+
+    `taken` is the state the period ended in before, `instead` the one it ends in now: the next
+    period computed starts from the difference (`metering.contract.LedgerState.replaced`).
+    """
+
+    class Kind(models.TextChoices):
+        CREDIT = "credit", "credit"
+        AUDIT = "audit", "audit"
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="corrections"
+    )
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="corrected_by")
+    document = models.OneToOneField(
+        Invoice, null=True, blank=True, on_delete=models.PROTECT, related_name="correction"
+    )
+    taken = models.JSONField(help_text="metering.contract.LedgerState as JSON")
+    instead = models.JSONField(help_text="metering.contract.LedgerState as JSON")
+    details = models.JSONField(help_text="of an audit: verified savings, breakdown, outcome")
+    reason = models.CharField(max_length=300)
+
+    class Meta:
+        ordering = ("created_at", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("invoice",), condition=models.Q(kind="audit"), name="one_audit_per_invoice"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.invoice}"
+
+
+class Dispute(Issued):
+    """Lines of an invoice the customer contests; it ends with a release or with a credit note."""
+
+    changeable: ClassVar[frozenset[str]] = frozenset({"outcome", "resolved_at"})
+
+    class Outcome(models.TextChoices):
+        OPEN = "open", "open"
+        RELEASED = "released", "released"
+        CREDITED = "credited", "credited"
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="disputes"
+    )
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="disputes")
+    lines = models.JSONField(help_text="ids of the contested lines")
+    reason = models.CharField(max_length=300)
+    collectible = models.DecimalField(max_digits=18, decimal_places=4)
+    disputed = models.DecimalField(max_digits=18, decimal_places=4)
+    opened_on = models.DateField()
+    outcome = models.CharField(max_length=16, choices=Outcome.choices, default=Outcome.OPEN)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("invoice",), condition=models.Q(outcome="open"), name="one_open_dispute"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(outcome="open", resolved_at__isnull=True)
+                | models.Q(outcome__in=("released", "credited"), resolved_at__isnull=False),
+                name="dispute_resolved_has_time",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.invoice}: {self.outcome} dispute"
 
 
 class JournalEntry(Issued):

@@ -7,21 +7,20 @@ here computes an amount: the metering engine does, and the document it returns i
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from django.db import transaction
 from django.utils import timezone
 
-from metering.contract import Contract, LedgerState, fee
+from metering.contract import Contract, fee
 from metering.ledger import Invoice as InvoiceDocument
 from metering.ledger import build_invoice
 from metering.ledger import journal as journal_of
 from metering.plan import MeasurementPlan, Period
 from metering.plan import PriceBook as PriceBookDocument
-from metering.savings import SavingsLine, savings_line, verified_savings
+from metering.savings import savings_line, verified_savings
 from portal.accounts.access import Actor, require
-from portal.audits.models import Review
 from portal.billing.models import (
     BillingPeriod,
     Export,
@@ -29,6 +28,13 @@ from portal.billing.models import (
     JournalEntry,
     NumberSeries,
     SavingsRecord,
+)
+from portal.billing.savings import (
+    BillingError,
+    contract_version_of,
+    frozen_breakdown,
+    require_approved,
+    state_before,
 )
 from portal.billing.usage import period_lines, period_totals
 from portal.contracts.models import ContractVersion
@@ -39,20 +45,23 @@ from reports.canonical import sha256_bytes
 from reports.recount import savings_document
 
 SERIES = "INV"
-
-
-class BillingError(ValueError):
-    """Something that cannot be billed; names what was got and wanted."""
+# Monthly periods looked through from an anchor: a hundred years.
+MOST_PERIODS = 1200
 
 
 @transaction.atomic
-def period_open(*, actor: Actor, contract_version: ContractVersion, label: str) -> BillingPeriod:
-    """Open a month ("2026-11") of a signed contract in its zone; opened once."""
+def period_open(
+    *, actor: Actor, contract_version: ContractVersion, label: str, anchor: date | None = None
+) -> BillingPeriod:
+    """Open a month ("2026-11") of a signed contract in its zone; opened once.
+
+    With `anchor` periods are monthly from that day on, labelled by their first day.
+    """
     require(actor, "invoice.issue", contract_version.organisation)
     if contract_version.status != ContractVersion.Status.SIGNED:
         raise BillingError(f"{contract_version}: not signed by all parties; nothing is billed")
     zone = str(contract_version.contract["zone"])
-    month = Period.month(label, zone)
+    month = Period.month(label, zone) if anchor is None else _anchored(anchor, label, zone)
     period, made = BillingPeriod.objects.get_or_create(
         organisation=contract_version.organisation,
         contract_id=contract_version.contract_id,
@@ -75,30 +84,12 @@ def period_open(*, actor: Actor, contract_version: ContractVersion, label: str) 
     return period
 
 
-def _require_approved(measurement: Measurement) -> None:
-    """BillingError unless an auditor's verified signature stands behind the measurement."""
-    review = Review.objects.filter(measurement=measurement, state=Review.State.APPROVED).first()
-    if measurement.state != Measurement.State.APPROVED or review is None:
-        raise BillingError(
-            f"{measurement}: not approved by the auditor; without that signature nothing bills"
-        )
-
-
-def _state_before(period: BillingPeriod) -> LedgerState:
-    """What the latest earlier period left behind; BillingError when a later one is computed."""
-    others = SavingsRecord.objects.filter(
-        organisation=period.organisation, period__contract_id=period.contract_id
-    ).select_related("period")
-    later = others.filter(period__label__gt=period.label).first()
-    if later:
-        raise BillingError(
-            f"{period}: {later.period.label} is computed already; periods go in order, and a"
-            " correction names the document it corrects"
-        )
-    previous = others.filter(period__label__lt=period.label).order_by("-period__label").first()
-    if previous is None:
-        return LedgerState()
-    return LedgerState.from_json(previous.document["breakdown"]["state"])
+def _anchored(anchor: date, label: str, zone: str) -> Period:
+    """The monthly period from `anchor` on that begins on the day `label`."""
+    for period in Period.anchored(anchor, MOST_PERIODS, zone):
+        if period.label == label:
+            return period
+    raise BillingError(f"period: got {label!r}; wanted a first day of a period from {anchor} on")
 
 
 @transaction.atomic
@@ -120,7 +111,7 @@ def savings_compute(
         raise BillingError(
             f"{period}: ends at {period.ends_at.isoformat()}; savings are computed afterwards"
         )
-    _require_approved(measurement)
+    require_approved(measurement)
     contract = Contract.from_json(version.contract)
     plan = MeasurementPlan.from_json(version.plan)
     totals = period_totals(period, period_lines(period))
@@ -140,9 +131,10 @@ def savings_compute(
         evidence_digest=measurement.evidence_sha256,
         kept=measurement.kept,
         not_kept_reason=measurement.reason,
+        method_version=plan.method_version,
     )
     verified = verified_savings([line], evidence_digest=measurement.evidence_sha256)
-    before = _state_before(period)
+    before = state_before(period)
     breakdown = fee(contract, before, verified)
     # The very bytes that the evidence carries and that a verifier recounts.
     data = savings_document([line], before, breakdown)
@@ -194,30 +186,18 @@ def invoice_issue(
     a transaction that fails gives its number back.
     """
     require(actor, "invoice.issue", savings.organisation)
-    NumberSeries.objects.get_or_create(series=SERIES)
-    counter = NumberSeries.objects.select_for_update().get(series=SERIES)
-    live = Invoice.objects.filter(period=savings.period, live=True).first()
+    counter = number_counter(SERIES)
+    live = Invoice.objects.filter(
+        period=savings.period, live=True, kind=Invoice.Kind.INVOICE
+    ).first()
     if live:
         return Invoice.objects.get(pk=live.pk)
-    _require_approved(savings.measurement)
-    version = savings.measurement.contract_version
+    require_approved(savings.measurement)
+    version = contract_version_of(savings)
     contract = Contract.from_json(version.contract)
     moment = (issued_at or timezone.now()).astimezone(UTC).replace(microsecond=0)
-    counter.last += 1
-    number = f"{SERIES}-{counter.last:06d}"
-    breakdown = fee(
-        contract,
-        LedgerState.from_json(savings.document["state_before"]),
-        verified_savings(
-            [SavingsLine.from_json(line) for line in savings.document["lines"]],
-            evidence_digest=savings.document["breakdown"]["evidence_digest"],
-        ),
-    )
-    if breakdown.to_json() != savings.document["breakdown"]:
-        raise BillingError(
-            f"{savings}: the fee recomputed from its frozen inputs differs from the frozen one;"
-            " the record or the method was changed, so no invoice is issued"
-        )
+    breakdown = frozen_breakdown(savings, contract)
+    number = counter.next_number()
     document = build_invoice(
         breakdown,
         contract=contract,
@@ -227,24 +207,7 @@ def invoice_issue(
         issued_at=moment,
         notes=notes,
     )
-    invoice = Invoice(
-        organisation=savings.organisation,
-        period=savings.period,
-        savings=savings,
-        measurement=savings.measurement,
-        series=SERIES,
-        sequence=counter.last,
-        number=number,
-        currency=document.currency,
-        net=document.net,
-        tax=document.tax,
-        gross=document.payable,
-        document=document.to_json(),
-        sha256=document.digest,
-        issued_at=moment,
-    )
-    counter.save(update_fields=["last"])
-    invoice.save(force_insert=True)
+    invoice = document_store(savings=savings, document=document, counter=counter)
     event_record(
         action="invoice.issue",
         actor=actor,
@@ -260,6 +223,43 @@ def invoice_issue(
     )
     journal_post(actor=actor, invoice=invoice)
     return invoice
+
+
+def number_counter(series: str) -> NumberSeries:
+    """The counter of a series, locked until the transaction ends: numbers have no gaps."""
+    NumberSeries.objects.get_or_create(series=series)
+    return NumberSeries.objects.select_for_update().get(series=series)
+
+
+def document_store(
+    *,
+    savings: SavingsRecord,
+    document: InvoiceDocument,
+    counter: NumberSeries,
+    corrects: Invoice | None = None,
+) -> Invoice:
+    """Store an issued document under the number its counter gave, and the counter with it."""
+    row = Invoice(
+        organisation=savings.organisation,
+        period=savings.period,
+        savings=savings,
+        measurement=savings.measurement,
+        kind=document.kind,
+        corrects=corrects,
+        series=document.series,
+        sequence=counter.last,
+        number=document.number,
+        currency=document.currency,
+        net=document.net,
+        tax=document.tax,
+        gross=document.payable,
+        document=document.to_json(),
+        sha256=document.digest,
+        issued_at=document.issued_at,
+    )
+    counter.save(update_fields=["last"])
+    row.save(force_insert=True)
+    return row
 
 
 @transaction.atomic

@@ -1,0 +1,323 @@
+"""Corrections of issued invoices: credit notes, audits, disputes. One transaction, one event each.
+
+In: an issued invoice and what is wrong with it. Out: a new document that names the invoice, its
+postings, and what changes in the state the next period starts from. The invoice itself never
+changes. Nothing here computes an amount: the metering engine does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from django.db import transaction
+from django.utils import timezone
+
+from metering.contract import (
+    Contract,
+    LedgerState,
+    VerifiedSavings,
+    fee,
+    release_or_credit,
+)
+from metering.ledger import Dispute as DisputeDocument
+from metering.ledger import Invoice as InvoiceDocument
+from metering.ledger import JournalEntry as Posting
+from metering.ledger import (
+    audit_document,
+    credit_note,
+    credited,
+    dispute,
+    left_to_credit,
+)
+from portal.accounts.access import Actor, Platform, require
+from portal.billing.models import Correction, Dispute, Invoice, JournalEntry
+from portal.billing.savings import (
+    BillingError,
+    check_verified,
+    contract_version_of,
+    frozen_breakdown,
+)
+from portal.billing.services import SERIES, document_store, journal_post, number_counter
+from portal.events.services import event_record
+from portal.runs.models import Measurement
+
+CREDIT_SERIES = "CN"
+
+
+@transaction.atomic
+def credit_issue(
+    *,
+    actor: Actor,
+    invoice: Invoice,
+    reason: str,
+    amounts: Mapping[str, Decimal] | None = None,
+    issued_at: datetime | None = None,
+) -> Invoice:
+    """Credit lines of an invoice or a release (`amounts` by line id), or all that is left of it.
+
+    An open dispute of the invoice ends with it. Credit notes never exceed the document: the
+    engine refuses, under the lock of the credit series.
+    """
+    require(actor, "invoice.credit", invoice.organisation)
+    counter = number_counter(CREDIT_SERIES)
+    if Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT).exists():
+        raise BillingError(
+            f"{invoice}: audited, its fee is final; credit the release the audit led to"
+        )
+    previous = _credits(invoice)
+    document = InvoiceDocument.from_json(invoice.document)
+    moment = _moment(issued_at)
+    note = credit_note(
+        document,
+        number=counter.next_number(),
+        series=CREDIT_SERIES,
+        issued_at=moment,
+        reason=reason,
+        amounts=amounts,
+        previous=previous,
+    )
+    row = document_store(savings=invoice.savings, document=note, counter=counter, corrects=invoice)
+    _end_dispute(invoice, Dispute.Outcome.CREDITED, moment)
+    if invoice.kind == Invoice.Kind.INVOICE:
+        taken = _ended_in(invoice)
+        _record(
+            invoice,
+            row,
+            taken=taken,
+            instead=_after_credit(invoice, document, [*previous, note], taken),
+            reason=reason,
+        )
+    event_record(
+        action="invoice.credit",
+        actor=actor,
+        subject=row,
+        organisation=row.organisation,
+        data={"number": row.number, "corrects": invoice.number, "sha256": row.sha256,
+              "payable": str(row.gross), "reason": reason},
+    )  # fmt: skip
+    journal_post(actor=_poster(actor), invoice=row)
+    return row
+
+
+@transaction.atomic
+def audit_settle(
+    *,
+    actor: Actor,
+    invoice: Invoice,
+    measurement: Measurement,
+    verified: VerifiedSavings,
+    issued_at: datetime | None = None,
+) -> Correction:
+    """Settle an invoice on audited savings: release of its holdback, credit note, or nothing.
+
+    Only the auditor may, on evidence of an approved measurement, once an invoice. The state the
+    next period starts from changes by what the audit found.
+    """
+    require(actor, "invoice.audit", invoice.organisation)
+    releases, notes = number_counter(SERIES), number_counter(CREDIT_SERIES)
+    found = Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT).first()
+    if found:
+        return found
+    if invoice.kind != Invoice.Kind.INVOICE:
+        raise BillingError(
+            f"{invoice}: a {invoice.get_kind_display()}; an audit settles an invoice"
+        )
+    if invoice.disputes.filter(outcome=Dispute.Outcome.OPEN).exists():
+        raise BillingError(f"{invoice}: disputed; resolve the dispute before the audit")
+    savings = invoice.savings
+    check_verified(invoice.period, measurement, verified)
+    contract = Contract.from_json(contract_version_of(savings).contract)
+    before = LedgerState.from_json(savings.document["state_before"])
+    audited = fee(contract, before, verified)
+    previous = _credits(invoice)
+    outcome = release_or_credit(
+        contract, frozen_breakdown(savings, contract), audited, credited(previous)
+    )
+    row = None
+    if outcome.document != "none":
+        counter = releases if outcome.document == "release" else notes
+        document = audit_document(
+            InvoiceDocument.from_json(invoice.document),
+            outcome,
+            number=counter.next_number(),
+            series=counter.series,
+            issued_at=_moment(issued_at),
+            previous=previous,
+        )
+        row = document_store(savings=savings, document=document, counter=counter, corrects=invoice)
+    correction = _record(
+        invoice,
+        row,
+        kind=Correction.Kind.AUDIT,
+        taken=_ended_in(invoice),
+        instead=outcome.state,
+        reason=outcome.reasons[0],
+        details={
+            "verified": verified.to_json(),
+            "breakdown": audited.to_json(),
+            "outcome": outcome.to_json(),
+            "measurement": str(measurement.pk),
+        },
+    )
+    event_record(
+        action="invoice.audit",
+        actor=actor,
+        subject=correction,
+        organisation=invoice.organisation,
+        data={"invoice": invoice.number, "document": row.number if row else "",
+              "audited_fee": str(outcome.audited_fee), "gross": str(outcome.gross)},
+    )  # fmt: skip
+    if row is not None:
+        journal_post(actor=_poster(actor), invoice=row)
+    return correction
+
+
+@transaction.atomic
+def dispute_open(
+    *, actor: Actor, invoice: Invoice, lines: Sequence[str], reason: str, on: date | None = None
+) -> Dispute:
+    """Set lines of an invoice aside; the others stay collectible. One open dispute an invoice."""
+    require(actor, "dispute.open", invoice.organisation)
+    Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    found = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN).first()
+    if found:
+        return found
+    if invoice.corrections.exists():
+        raise BillingError(f"{invoice}: corrected already; contest what is left of it in words")
+    opened_on = on or timezone.now().date()
+    split = _split(invoice, lines, opened_on)
+    row = Dispute(
+        organisation=invoice.organisation,
+        invoice=invoice,
+        lines=list(split.line_ids),
+        reason=reason[:300],
+        collectible=split.collectible,
+        disputed=split.disputed,
+        opened_on=opened_on,
+    )
+    row.save(force_insert=True)
+    _post(invoice, split.entries)
+    event_record(
+        action="dispute.open",
+        actor=actor,
+        subject=row,
+        organisation=row.organisation,
+        data={"number": invoice.number, "lines": row.lines, "disputed": str(row.disputed),
+              "reason": row.reason},
+    )  # fmt: skip
+    return row
+
+
+@transaction.atomic
+def dispute_release(*, actor: Actor, invoice: Invoice, at: datetime | None = None) -> Dispute:
+    """End the open dispute of an invoice by release: its lines are collectible again."""
+    require(actor, "dispute.resolve", invoice.organisation)
+    Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    row = _end_dispute(invoice, Dispute.Outcome.RELEASED, _moment(at))
+    if row is None:
+        raise BillingError(f"{invoice}: no open dispute to resolve")
+    event_record(
+        action="dispute.resolve",
+        actor=actor,
+        subject=row,
+        organisation=row.organisation,
+        data={"number": invoice.number, "outcome": row.outcome},
+    )
+    return row
+
+
+def _poster(actor: Actor) -> Actor:
+    """Who posts a correction's entries: the platform, for the person who made the correction."""
+    return Platform(actor.organisation, actor.user)
+
+
+def _moment(at: datetime | None) -> datetime:
+    return (at or timezone.now()).astimezone(UTC).replace(microsecond=0)
+
+
+def _credits(invoice: Invoice) -> list[InvoiceDocument]:
+    """Credit notes of a document, without the one an audit led to."""
+    rows = invoice.corrections.filter(kind=Invoice.Kind.CREDIT_NOTE).exclude(
+        correction__kind=Correction.Kind.AUDIT
+    )
+    return [InvoiceDocument.from_json(row.document) for row in rows.order_by("sequence")]
+
+
+def _ended_in(invoice: Invoice) -> LedgerState:
+    """The state an invoice's period ends in now, after every correction so far."""
+    last = Correction.objects.filter(invoice=invoice).order_by("-created_at", "-id").first()
+    stored = last.instead if last else invoice.savings.document["breakdown"]["state"]
+    return LedgerState.from_json(stored)
+
+
+def _after_credit(
+    invoice: Invoice,
+    document: InvoiceDocument,
+    notes: Sequence[InvoiceDocument],
+    taken: LedgerState,
+) -> LedgerState:
+    """Recouped cost that is credited returns to the pool; a void takes everything back."""
+    if not any(left_to_credit(document, notes).values()):
+        before = LedgerState.from_json(invoice.savings.document["state_before"])
+        # The period stays settled: its invoice stands beside the credit note that voids it.
+        return replace(before, settled_through=taken.settled_through)
+    returned = -sum(
+        (line.amount for line in notes[-1].lines if line.fee_line.kind == "recoupment"), Decimal(0)
+    )
+    return replace(taken, recouped=taken.recouped - returned)
+
+
+def _record(
+    invoice: Invoice,
+    document: Invoice | None,
+    *,
+    taken: LedgerState,
+    instead: LedgerState,
+    reason: str,
+    kind: str = Correction.Kind.CREDIT,
+    details: Mapping[str, object] | None = None,
+) -> Correction:
+    row = Correction(
+        organisation=invoice.organisation,
+        kind=kind,
+        invoice=invoice,
+        document=document,
+        taken=taken.to_json(),
+        instead=instead.to_json(),
+        details=dict(details or {}),
+        reason=reason[:300],
+    )
+    row.save(force_insert=True)
+    return row
+
+
+def _split(invoice: Invoice, lines: Sequence[str], on: date) -> DisputeDocument:
+    return dispute(InvoiceDocument.from_json(invoice.document), list(lines), on=on)
+
+
+def _end_dispute(invoice: Invoice, outcome: str, at: datetime) -> Dispute | None:
+    """Move the contested amount back; a credit note, if any, is booked apart."""
+    row = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN).first()
+    if row is None:
+        return None
+    _post(invoice, _split(invoice, row.lines, row.opened_on).resolved(at.date()))
+    row.outcome, row.resolved_at = outcome, at
+    row.save(update_fields=["outcome", "resolved_at"])
+    return row
+
+
+def _post(invoice: Invoice, entries: Sequence[Posting]) -> None:
+    """Append postings to those of the invoice; together they still sum to zero."""
+    taken = JournalEntry.objects.filter(invoice=invoice).count()
+    for number, entry in enumerate(entries, start=taken + 1):
+        JournalEntry(
+            organisation=invoice.organisation,
+            invoice=invoice,
+            line=number,
+            booked_on=entry.booked_on,
+            account=entry.account,
+            amount=entry.amount,
+            currency=entry.currency,
+            memo=entry.text[:300],
+        ).save(force_insert=True)
