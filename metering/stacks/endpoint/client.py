@@ -14,7 +14,7 @@ import json
 import math
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +133,7 @@ class Client:
         self._token = token
         self._deadline = _Deadline()
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=ssl.create_default_context(),
+            ssl_context=ssl.create_default_context() if target.scheme == "https" else None,
             max_connections=1,
             retries=0,
             http2=False,
@@ -147,7 +147,7 @@ class Client:
     def post_json(self, path: str, value: Any) -> Any:
         return self._json("POST", path, value)
 
-    def post_lines(self, path: str, value: Any) -> Iterator[bytes]:
+    def post_lines(self, path: str, value: Any) -> Generator[bytes, None, None]:
         """Lines of a streamed answer of events as they arrive, without their ends.
 
         Closing the generator early closes the connection.

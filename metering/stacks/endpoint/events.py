@@ -52,19 +52,26 @@ def event_data(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def pieces(lines: Iterable[bytes]) -> Iterator[Piece]:
-    """Steps of one streamed completion, up to ``[DONE]``. Raises EndpointError."""
-    finished = False
+    """Steps of one streamed completion, up to ``[DONE]``. Raises EndpointError.
+
+    The lines are read to their end, so that the connection can carry the next request.
+    """
+    finished = done = False
     for data in event_data(lines):
+        if done:
+            raise EndpointError("answer", f"an event after {DONE}: {quoted(data)}")
         if data == DONE:
             if not finished:
-                raise EndpointError("answer", "[DONE] before a finish_reason")
-            return
+                raise EndpointError("answer", f"{DONE} before a finish_reason")
+            done = True
+            continue
         piece = _piece(data)
         if finished and piece.text:
             raise EndpointError("answer", "text after its finish_reason")
         finished = finished or piece.finish is not None
         yield piece
-    raise EndpointError("dropped", "the stream ended before [DONE]")
+    if not done:
+        raise EndpointError("dropped", f"the stream ended before {DONE}")
 
 
 def _piece(data: str) -> Piece:

@@ -9,6 +9,7 @@ count by more than retokenising can explain is a lie, with that name.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -82,15 +83,21 @@ class ChatGenerator:
         by_piece: list[int] = []
         finish: str | None = None
         claimed: int | None = None
-        for piece in pieces(self._client.post_lines("/chat/completions", request)):
-            finish = piece.finish or finish
-            claimed = claimed if piece.claimed_tokens is None else piece.claimed_tokens
-            if piece.text:
+        with contextlib.closing(self._client.post_lines("/chat/completions", request)) as lines:
+            for piece in pieces(lines):
+                finish = piece.finish or finish
+                claimed = claimed if piece.claimed_tokens is None else piece.claimed_tokens
+                if not piece.text:
+                    continue
                 new = self._tokenizer.encode(piece.text)
                 if not by_piece and new:
                     yield new[:1]
                 by_piece += new
                 texts.append(piece.text)
+                if len(by_piece) > limit.max_new_tokens + _slack(limit.max_new_tokens):
+                    raise EndpointError(
+                        "answer", f"more than the {limit.max_new_tokens} tokens it was asked for"
+                    )
         whole = self._tokenizer.encode("".join(texts))
         answer = settle_tokens(whole, by_piece, finish, limit)
         check_claim(claimed, answer, limit)
