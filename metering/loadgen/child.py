@@ -1,42 +1,31 @@
 """The process that runs exactly one LoadGen test: ``python -m metering.loadgen.child SPEC OUT``.
 
 In: a launch spec with real paths, a run folder, and the parent's process id. Out: LoadGen's logs,
-``child.json`` when the test ended, ``error.json`` when something raised. The process limits and
-pins itself first, dies with its parent, and leaves through ``os._exit`` so that no runtime's
-destructor decides the exit status. It judges nothing: that is the supervisor's work.
+``child.json`` when the test ended, ``error.json`` when something raised. The process puts itself
+under a warden, limits and pins itself first, dies with its parent, and leaves through ``os._exit``
+so that no runtime's destructor decides the exit status. It judges nothing: that is the supervisor's
+work.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
-import signal
 import sys
 import threading
 import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from metering.loadgen import warden
 from metering.loadgen.files import write_json
 from metering.loadgen.harness import Harness
 from metering.loadgen.spec import RunSpec, Task
 from metering.loadgen.tasks import OpenSystem
 
 EXIT_ERROR = 3
-_PR_SET_PDEATHSIG = 1
 _MESSAGE_CHARACTERS = 2000
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies, however the parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent:
-        # It died between starting us and the line above, so no signal will come.
-        os._exit(EXIT_ERROR)
 
 
 def limit_resources(spec: RunSpec) -> None:
@@ -97,7 +86,7 @@ def execute(spec: RunSpec, out: Path, open_system: OpenSystem) -> NoReturn:
 def prepare(arguments: list[str]) -> tuple[RunSpec, Path]:
     """Tie this process to its parent, read the launch spec, limit resources."""
     launch, out, parent = arguments
-    die_with_parent(int(parent))
+    warden.stand(int(parent))
     spec = RunSpec.from_dict(json.loads(Path(launch).read_bytes()))
     limit_resources(spec)
     return spec, Path(out)

@@ -162,7 +162,7 @@ class RunSpec:
     ``min_query_count`` counts queries, of eight samples in MultiStream. LoadGen echoes six
     significant digits, so more than six are refused. ``cores`` are the logical CPUs the child may
     use; instance i of the system gets the i-th slice of ``sut.threads`` of them. Limits are in
-    seconds and bytes.
+    seconds and bytes: of one process and one file, and of all of a run's together.
     ``output`` names the model output that holds the embeddings; empty stands for the only float32
     output of rank two. ``warmup_ms`` bounds the untimed calls before the test starts.
     ``sampled_outputs`` is about how many outputs of a timed run LoadGen keeps, drawn at random, to

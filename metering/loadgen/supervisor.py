@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from metering import stacks
-from metering.loadgen import verdict
+from metering.loadgen import processes, verdict
 from metering.loadgen.files import sha256_bytes, sha256_input, write_json
 from metering.loadgen.library import load_samples
 from metering.loadgen.result import RunResult
@@ -36,6 +36,8 @@ SPEC, RESULT = "spec.json", "result.json"
 LOGS = (verdict.DETAIL, verdict.SUMMARY, verdict.ACCURACY)
 _POLL_S = 0.02
 _GRACE_S = 5.0
+# How often memory and disk of a whole run are looked at; each look takes a fraction of a ms.
+_LIMITS_S = 0.25
 _SCRATCH = "scratch"
 # 8.8 GB for 20 million queries were seen.
 _QUERY_BYTES = 440
@@ -44,7 +46,7 @@ _OWN_FILES = frozenset(
     (SPEC, *LOGS, _TRACE, _SCRATCH, "launch.json", "child.json", "error.json", "child.log")
 ) | {"heartbeat"}
 _CHILD = (sys.executable, "-P", "-m", "metering.loadgen.child")
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
 class RunRefused(RuntimeError):
@@ -63,7 +65,7 @@ class Heartbeat:
 @dataclass(frozen=True)
 class _Ended:
     returncode: int
-    stopped: str | None
+    stopped: Judgement | None
     wall_s: float
     cpu_s: float
 
@@ -190,11 +192,12 @@ def _thread_environment(spec: RunSpec) -> dict[str, str]:
     }
 
 
-def _child_environment(spec: RunSpec) -> dict[str, str]:
+def _child_environment(spec: RunSpec, out: Path) -> dict[str, str]:
     """A short list instead of the parent's: a stray variable must not tune one of the arms."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     root = str(Path(__file__).resolve().parents[2])
-    return {**inherited, **_thread_environment(spec), "PYTHONPATH": root}
+    own = {"PYTHONPATH": root, "TMPDIR": str(out / _SCRATCH), processes.MARK: str(out)}
+    return {**inherited, **_thread_environment(spec), **own}
 
 
 def _run_child(
@@ -212,7 +215,7 @@ def _run_child(
         process = subprocess.Popen(
             [*child, str(launch_path), str(out), str(os.getpid())],
             cwd=scratch,
-            env=_child_environment(launch),
+            env=_child_environment(launch, out),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -223,10 +226,13 @@ def _run_child(
     except BaseException:
         _kill_group(process.pid)
         process.wait()
+        processes.kill_marked(out)
         raise
     process.returncode = os.waitstatus_to_exitcode(status)
-    # What the child may have started shares its group and must not outlive the run.
-    _kill_group(process.pid)
+    if process.returncode < 0:
+        # The warden may have died before it could end what the run started.
+        _kill_group(process.pid)
+        processes.kill_marked(out)
     shutil.rmtree(scratch)
     launch_path.unlink()
     (out / "heartbeat").unlink(missing_ok=True)
@@ -240,10 +246,11 @@ def _watch(
     out: Path,
     started: float,
     on_heartbeat: Callable[[Heartbeat], None] | None,
-) -> tuple[str | None, int, Any]:
+) -> tuple[Judgement | None, int, Any]:
     """Wait for the child within its limits; returns (why we stopped it, wait status, rusage)."""
     seen: Heartbeat | None = None
-    progress_at, stopped, killed_at = started, None, 0.0
+    stopped: Judgement | None = None
+    progress_at, killed_at, looked_at = started, 0.0, started
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
@@ -256,15 +263,31 @@ def _watch(
                 if on_heartbeat is not None:
                     on_heartbeat(beat)
             if now - started > spec.wall_limit_s:
-                stopped = f"no end within the wall limit of {spec.wall_limit_s:g} s"
+                reason = f"no end within the wall limit of {spec.wall_limit_s:g} s"
+                stopped = Judgement("HUNG", (reason,))
             elif now - progress_at > spec.stall_limit_s:
-                stopped = f"no progress for {spec.stall_limit_s:g} s"
+                stopped = Judgement("HUNG", (f"no progress for {spec.stall_limit_s:g} s",))
+            elif now - looked_at > _LIMITS_S:
+                looked_at, stopped = now, _over_limit(process.pid, spec, out)
             if stopped is not None:
                 killed_at = now + _GRACE_S
                 _signal_group(process.pid, signal.SIGTERM)
         elif now > killed_at:
             _kill_group(process.pid)
         time.sleep(_POLL_S)
+
+
+def _over_limit(pid: int, spec: RunSpec, out: Path) -> Judgement | None:
+    """The limits of one process and one file, held for all of a run's together."""
+    held = processes.descendants(pid)
+    memory, disk = processes.resident_bytes(held), processes.disk_bytes(out)
+    if memory > spec.memory_limit_bytes:
+        reason = f"memory: {memory} bytes in {len(held)} processes, wanted at most "
+        return Judgement("ERROR", (f"{reason}{spec.memory_limit_bytes}",))
+    if disk > spec.file_limit_bytes:
+        reason = f"disk: {disk} bytes in the run folder, wanted at most {spec.file_limit_bytes}"
+        return Judgement("ERROR", (reason,))
+    return None
 
 
 def _read_heartbeat(path: Path) -> Heartbeat | None:
@@ -309,7 +332,7 @@ def _judge(recorded: RunSpec, out: Path, ended: _Ended) -> tuple[Judgement, dict
 
 def _end_state(recorded: RunSpec, out: Path, ended: _Ended, logs: dict[str, bytes]) -> Judgement:
     if ended.stopped is not None:
-        return Judgement("HUNG", (ended.stopped,))
+        return ended.stopped
     error = out / "error.json"
     if error.exists():
         report = json.loads(error.read_bytes())

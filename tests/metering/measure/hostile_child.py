@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -104,6 +105,34 @@ def too_much_disk(batch):
     return outputs(len(batch))
 
 
+def memory_in_processes(batch):
+    code = "import time; held = b'x' * (300 << 20); time.sleep(3600)"
+    for _ in range(3):
+        subprocess.Popen([sys.executable, "-c", code])
+    threading.Event().wait()
+
+
+def many_small_files(batch):
+    for number in range(40):
+        Path(f"part-{number}").write_bytes(bytes(100_000))
+    threading.Event().wait()
+
+
+def files_in_the_temporary_folder(batch):
+    for _ in range(40):
+        handle, _name = tempfile.mkstemp()
+        os.write(handle, bytes(100_000))
+    threading.Event().wait()
+
+
+def leaves_a_daemon(batch):
+    """In a session of its own, its parent gone: no signal to the group finds it."""
+    code = "import subprocess; subprocess.Popen(['sleep', '3600'], start_new_session=True)"
+    subprocess.run([sys.executable, "-S", "-c", code], start_new_session=True, check=True)
+    ACTIONS["leaves_a_daemon"] = five_milliseconds
+    return outputs(len(batch))
+
+
 def leaves_a_process(batch):
     process = subprocess.Popen(["sleep", "3600"])
     Path("../../grandchild.pid").write_text(str(process.pid))
@@ -127,6 +156,10 @@ ACTIONS = {
         wrong_type,
         too_much_memory,
         too_much_disk,
+        memory_in_processes,
+        many_small_files,
+        files_in_the_temporary_folder,
+        leaves_a_daemon,
         leaves_a_process,
     )
 }
