@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from metering.commands import export, measure, money, submission
+from metering.commands import baseline, export, measure, money, submission
 
 NOT_DONE, WRONG_USE = 1, 2
 
@@ -21,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m metering", description=(__doc__ or "").strip())
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     measure.register(subparsers)
+    baseline.register(subparsers)
     money.register(subparsers)
     export.register(subparsers)
     submission.register(subparsers)

@@ -39,16 +39,17 @@ from metering.uplift.gate import AaGate, Decision, aa_gate, decide
 from metering.uplift.guards import TailGuard, tail_guard
 from metering.uplift.measurement import ACCURACY_JSON, recompute_accuracy, timed_accuracy
 from metering.uplift.pairs import RUNS, PairedRuns, load_paired
+from metering.uplift.second import SecondMethod, second_method
 
-# The first method had no cache test; every later one demands it.
-WITHOUT_CACHE_TEST = frozenset(("ignition-method-1",))
+_FIRST_METHOD = "ignition-method-1"
 
 
 @dataclass(frozen=True)
 class Recomputed:
     """What the logs say. ``uplift`` is None when a run was not VALID; ``decision`` says why.
 
-    ``cache`` is None when the cache test was not measured, which the method of the plan must allow.
+    ``cache`` and ``second`` are None under the first method, which had neither the cache test nor
+    the guards of the second.
     """
 
     baseline_samples_per_second: Decimal
@@ -59,6 +60,7 @@ class Recomputed:
     timed_accuracy: Accuracy
     tail: TailGuard
     cache: CacheGuard | None
+    second: SecondMethod | None
     decision: Decision
     pairs: int
     abandoned: tuple[str, ...]
@@ -81,6 +83,7 @@ class Recomputed:
             "timed_accuracy": self.timed_accuracy.to_dict(),
             "p99": self.tail.to_dict(),
             "cache": None if self.cache is None else self.cache.to_dict(),
+            **({} if self.second is None else self.second.to_dict()),
             "pairs": self.pairs,
             "abandoned": list(self.abandoned),
             "kept": self.decision.kept,
@@ -104,6 +107,11 @@ class RecomputedFamily:
             "reasons": {name: list(found) for name, found in self.reasons.items()},
             "mix_uplift": None if self.uplift is None else fraction_text(self.uplift, down=True),
         }
+
+
+def demands_cache_test(plan: MeasurementPlan) -> bool:
+    """Whether the method both sides signed has a cache test: all but the first one."""
+    return plan.method_version != _FIRST_METHOD
 
 
 def recompute_family(
@@ -143,10 +151,11 @@ def recompute_family(
 
 def recompute(evidence: Path) -> Recomputed:
     """Recompute everything measured. Raises EvidenceError naming the first thing that is wrong."""
-    plan = _plan(evidence)
+    plan = read_plan(evidence)
     baseline = recompute_baseline(evidence / "baseline", plan)
     aa_runs = _paired(evidence / "aa", plan, baseline, plan.aa_pairs)
     runs = _paired(evidence / "uplift", plan, baseline, plan.pairs)
+    _check_held_out(evidence, {"aa": aa_runs, "uplift": runs})
     uplift = runs.estimate() if runs.complete else None
     minimum_effect = float(plan.minimum_effect)
     claim = None if uplift is None else uplift.lower_95
@@ -156,6 +165,8 @@ def recompute(evidence: Path) -> Recomputed:
     timed = timed_accuracy(runs, evidence / "uplift", evidence / "accuracy", floor)
     tail = tail_guard(runs)
     cache = _cache(evidence / CACHE, plan, runs, claim)
+    second = second_method(aa_runs, runs, evidence) if demands_cache_test(plan) else None
+    guards = (tail, *((cache,) if cache else ()), *(second.guards if second else ()))
     return Recomputed(
         baseline_samples_per_second=baseline.samples_per_second,
         baseline=baseline,
@@ -165,9 +176,8 @@ def recompute(evidence: Path) -> Recomputed:
         timed_accuracy=timed,
         tail=tail,
         cache=cache,
-        decision=decide(
-            gate, runs, accuracy, minimum_effect, timed, (tail,) if cache is None else (tail, cache)
-        ),
+        second=second,
+        decision=decide(gate, runs, accuracy, minimum_effect, timed, guards),
         pairs=runs.planned,
         abandoned=(*aa_runs.abandoned, *runs.abandoned),
         plan_digest=plan.digest,
@@ -295,6 +305,21 @@ def _hold_to_plan(spec: RunSpec, plan: MeasurementPlan, where: str) -> None:
         raise EvidenceError(f"{where}: scenario, cores, precision or seeds are not the plan's")
 
 
+def _check_held_out(evidence: Path, measured: Mapping[str, PairedRuns]) -> None:
+    """What was registered as held out is what was measured: the search has seen all the rest."""
+    if not (evidence / "mix.json").is_file():
+        return
+    wanted = _json(evidence / "mix.json").get("held_out_sha256")
+    for name, paired in measured.items():
+        for pair in paired.pairs[:1]:  # All others of an arm are held to its first run.
+            spec = load_spec(evidence / name / RUNS / pair.other.run_id)
+            if wanted is not None and spec.samples_sha256 != wanted:
+                raise EvidenceError(
+                    f"{name}: measured on samples {spec.samples_sha256[:12]}, wanted those that "
+                    f"mix.json holds out, {wanted!s:.12}"
+                )
+
+
 def _accuracy(out: Path, plan: MeasurementPlan, runs: PairedRuns) -> Accuracy:
     found = recompute_accuracy(out, float(plan.accuracy_floor_cosine))
     recorded = _json(out / ACCURACY_JSON)
@@ -308,6 +333,12 @@ def _accuracy(out: Path, plan: MeasurementPlan, runs: PairedRuns) -> Accuracy:
         measured = load_spec(runs_folder(out) / runs.pairs[0].other.run_id)
         if candidate.package_sha256 != measured.package_sha256:
             raise EvidenceError("accuracy: its package is not the one that was measured")
+        for run_id, timed in (
+            ("reference", runs.pairs[0].base),
+            ("candidate", runs.pairs[0].other),
+        ):
+            if load_run(out / RUNS / run_id).stack_digest != timed.stack_digest:
+                raise EvidenceError(f"accuracy: {run_id} is another build than was measured")
     return found
 
 
@@ -316,7 +347,7 @@ def _cache(
 ) -> CacheGuard | None:
     """The cache test of the very candidate that was measured; absent only where that is allowed."""
     if not out.exists():
-        if plan.method_version not in WITHOUT_CACHE_TEST:
+        if demands_cache_test(plan):
             raise EvidenceError(f"{CACHE}: missing, and {plan.method_version} demands a cache test")
         return None
     paired = load_cache(out)
@@ -346,7 +377,8 @@ def runs_folder(out: Path) -> Path:
     return out.parent / "uplift" / RUNS
 
 
-def _plan(evidence: Path) -> MeasurementPlan:
+def read_plan(evidence: Path) -> MeasurementPlan:
+    """The signed plan of an evidence folder. Raises EvidenceError."""
     try:
         return MeasurementPlan.from_json(_json(evidence / "plan.json"))
     except ValueError as error:

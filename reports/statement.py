@@ -26,7 +26,7 @@ BILLING_TYPE = "https://ignition.example/billing/v1"
 
 # The part of the evidence that exists once a measurement is done. All else is about money.
 MEASUREMENT_FILES = ("plan.json", "system.json", "mix.json")
-MEASUREMENT_FOLDERS = ("baseline/", "aa/", "uplift/", "accuracy/", "kernel/")
+MEASUREMENT_FOLDERS = ("baseline/", "aa/", "uplift/", "cache/", "accuracy/", "kernel/")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from metering.refusal import Refusal
 
 __all__ = ["METHOD_VERSION", "MeasurementPlan", "Seeds", "SweepSpace", "short_run_plan"]
 
-METHOD_VERSION = "ignition-method-1"
+METHOD_VERSION = "ignition-method-2"
 """Names the formulas of this release. Changing any formula changes this name."""
 
 Option = Literal["A", "B", "C", "D"]

@@ -1,8 +1,8 @@
-"""What a faster system may not pay with: the tail of its latency.
+"""What a faster system may not pay with: the tail of its latency, or a baseline held back.
 
-In: paired runs, whose latencies LoadGen wrote into its detail log. Out: a guard, passed or not,
-with its figures. A guard never makes a claim larger; one that is not passed ends it. Accuracy and
-caching have their own modules.
+In: paired runs, whose latencies and rates LoadGen wrote into its detail log. Out: a guard, passed
+or not, with its figures. A guard never makes a claim larger; one that is not passed ends it.
+Accuracy, precision, conditions and caching have their own modules.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from metering.uplift.order import WARM_UP_PAIRS
 from metering.uplift.pairs import PairedRuns
 
 P99_BOUND = 0.10
+# How much slower the baseline may be against our candidate than against itself. Wide, since whole
+# minutes lie between the two and a shared host drifts; pairs see what is finer.
+HELD_BACK_BOUND = 0.25
 LEVEL = 0.05
 # Below this the 99th percentile is the slowest query: sorted[int(0.99 n)] is the last one.
 _LEAST_QUERIES = 101
@@ -90,3 +93,47 @@ def tail_guard(paired: PairedRuns, bound: float = P99_BOUND) -> TailGuard:
             f"{bound:+.2%}: not shown to be as good in its slowest hundredth"
         )
     return TailGuard(point, upper, bound, not reason, reason)
+
+
+@dataclass(frozen=True)
+class HeldBackGuard:
+    """Median of the baseline's figure in the uplift over that in the A/A test, minus one."""
+
+    change: float | None
+    bound: float
+    passed: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "change": None if self.change is None else fraction_text(self.change, down=True),
+            "bound": fraction_text(self.bound),
+            "passed": self.passed,
+            "reason": self.reason,
+        }
+
+
+def held_back_guard(
+    aa: PairedRuns, uplift: PairedRuns, bound: float = HELD_BACK_BOUND
+) -> HeldBackGuard:
+    """Was the baseline as fast against the candidate as it was against itself?
+
+    A baseline that is throttled only where it is compared passes the A/A gate, and makes any
+    candidate look fast.
+    """
+    if not (aa.complete and uplift.complete):
+        return HeldBackGuard(None, bound, False, "baseline: the A/A test or the uplift broke off")
+    alone = [
+        result.log_metric()
+        for pair in aa.pairs[WARM_UP_PAIRS:]
+        for result in (pair.base, pair.other)
+    ]
+    compared = [pair.base.log_metric() for pair in uplift.pairs[WARM_UP_PAIRS:]]
+    change = math.expm1(float(np.median(compared)) - float(np.median(alone)))
+    reason = ""
+    if change < -bound:
+        reason = (
+            f"baseline: {change:+.1%} against the candidate compared with its own A/A test, wanted "
+            f"no less than {-bound:+.0%}: it was held back, or the machine changed"
+        )
+    return HeldBackGuard(change, bound, not reason, reason)

@@ -9,6 +9,7 @@ until a result pleases. A killed measurement goes on at the first pair that is n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
@@ -22,6 +23,7 @@ from metering.loadgen.spec import RunSpec, SutSpec
 from metering.loadgen.supervisor import run
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
 from metering.uplift.account import Turn, check_turns
+from metering.uplift.conditions import Conditions, watched
 from metering.uplift.estimate import MINIMUM_PAIRS, UpliftEstimate, estimate
 from metering.uplift.order import ARMS, WARM_UP_PAIRS, Arm, draw_order
 
@@ -36,13 +38,17 @@ class PairsRefused(ValueError):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs, back to back; ``first`` says which arm ran first."""
+    """Two runs, back to back; ``first`` says which arm ran first.
+
+    ``conditions`` are those of base and other; None in records of the first method.
+    """
 
     pair: int
     warm_up: bool
     first: Arm
     base: RunResult
     other: RunResult
+    conditions: tuple[Conditions, Conditions] | None = None
 
     @property
     def log_ratio(self) -> float:
@@ -137,17 +143,21 @@ def measure_pairs(
         attempt = _begin_attempt(document, out, number)
         first = order[number]
         second = ARMS[1 - ARMS.index(first)]
-        results = {}
+        results, seen = {}, {}
         for arm in (first, second):
             spec = base if arm == "base" else other
             run_id = f"{out.name}-p{number:02d}-a{attempt}-{arm}"
-            results[arm] = run(dataclasses.replace(spec, run_id=run_id), runs / run_id)
+            spec = dataclasses.replace(spec, run_id=run_id)
+            results[arm], seen[arm] = watched(
+                spec.cores, functools.partial(run, spec, runs / run_id)
+            )
         entry = {
             "pair": number,
             "warm_up": number < WARM_UP_PAIRS,
             "first": first,
             "base": results["base"].run_id,
             "other": results["other"].run_id,
+            "conditions": {arm: seen[arm].to_dict() for arm in ARMS},
         }
         document["pairs"].append(entry)
         document["started"] = None
@@ -268,7 +278,16 @@ def _pair(entry: Mapping[str, Any], out: Path) -> Pair:
         results[arm] = load_run(out / RUNS / run_id)
         if results[arm].run_id != run_id:
             raise EvidenceError(f"{out.name}/{RUNS}/{run_id}: holds another run")
-    return Pair(entry["pair"], entry["warm_up"], entry["first"], results["base"], results["other"])
+    seen = entry.get("conditions")
+    base, other = (None if seen is None else Conditions.from_dict(seen[arm]) for arm in ARMS)
+    return Pair(
+        pair=entry["pair"],
+        warm_up=entry["warm_up"],
+        first=entry["first"],
+        base=results["base"],
+        other=results["other"],
+        conditions=(base, other) if base and other else None,
+    )
 
 
 def _load_pairs(document: Mapping[str, Any], out: Path) -> tuple[Pair, ...]:

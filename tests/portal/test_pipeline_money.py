@@ -98,9 +98,13 @@ def stage(cast: Cast, home: Path, tmp_path: Path, mix, keys: Keys, draft) -> Sta
         name="edge-box",
         machine=Machine.from_dict(recorded_system["machine"]),
     )
-    # The registry names what was recorded: the real model and the recording's own samples.
+    # The registry names what was recorded: the real model and the recording's own sentences.
     Model.objects.filter(pk=mix.model_id).update(sha256=baseline["model_sha256"])
-    ModelMix.objects.filter(pk=mix.pk).update(samples_sha256=baseline["samples_sha256"])
+    first = next((recording / "uplift" / "runs").glob("*/spec.json"))
+    ModelMix.objects.filter(pk=mix.pk).update(
+        samples_sha256=baseline["samples_sha256"],
+        held_out_sha256=json.loads(first.read_bytes())["samples_sha256"],
+    )
     version = contract_draft(
         actor=cast.owner,
         organisation=cast.organisation,

@@ -20,6 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from metering.plan.measurement import METHOD_VERSION
 from portal.accounts.access import Platform
 from portal.accounts.services import member_add
 from portal.audits.models import Review
@@ -166,7 +167,7 @@ def test_uplift_page_shows_every_number_open(stage: Stage, client: Client):  # n
     client.force_login(stage.auditor.user)
     text = client.get(reverse("runs:measurement", args=[stage.measurement.pk])).content.decode()
     for words in (
-        "Uplift that bills", "one-sided 95 % lower bound", "ignition-method-1",
+        "Uplift that bills", "one-sided 95 % lower bound", METHOD_VERSION,
         "uplift-p01-a0-base", stage.measurement.evidence_sha256, "Short-run plan",
         "not verified by MLCommons", "GET /api/v1/measurements/", "A/A pairs",
     ):  # fmt: skip

@@ -22,6 +22,7 @@ from metering.baseline import freeze, save, sweep
 from metering.evidence import recompute
 from metering.plan import MeasurementPlan
 from metering.plan.measurement import METHOD_VERSION, Seeds, SweepSpace
+from metering.uplift.cache import measure_cache
 from metering.uplift.measurement import (
     kernel_sut,
     measure_aa,
@@ -92,6 +93,7 @@ def record(evidence: Path, scratch: Path) -> None:
     inputs = {"model": model, "samples": samples, "evidence": evidence}
     measure_aa(chosen, baseline, **inputs)
     measure_uplift(chosen, baseline, candidate, **inputs)
+    measure_cache(chosen, baseline.sut, candidate, **inputs)
     measure_accuracy(chosen, baseline, candidate, **inputs)
 
 

@@ -1,18 +1,21 @@
 """A child program for tests only: the product's own child, with a system that is fast by cheating.
 
-``cheating_child.py CASE SPEC OUT PARENT``. Every case really computes; what it computes, and how
-often, is the cheat. The product never loads this file.
+``cheating_child.py CASE[:FILE] SPEC OUT PARENT``. Every case really computes; what it computes, and
+how often, is the cheat. The product never loads this file.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 
 from metering.loadgen import child
+from metering.loadgen.library import load_library
 
-CASE = sys.argv[1]
+CASE, _, FILE = sys.argv[1].partition(":")
 SIZE, WIDTH = 96, 8
 WEIGHTS = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / SIZE
 
@@ -66,7 +69,43 @@ class Stalling(Honest):
         return compute(ids, 1200 if self.count % 40 == 0 else 4)
 
 
-SYSTEMS = {"honest": Honest, "caching": Caching, "guessing": Guessing, "stalling": Stalling}
+class Tuned(Caching):
+    """Comes with the answers to one set of questions, and learns no others."""
+
+    def __init__(self):
+        self.known = {ids.tobytes(): compute(ids) for ids in load_library(Path(FILE))}
+
+    def one(self, ids):
+        known = self.known.get(ids.tobytes())
+        return compute(ids) if known is None else known
+
+
+class Rounded(Honest):
+    """Answers with the eight bits of mantissa that bfloat16 has."""
+
+    def one(self, ids):
+        whole = compute(ids).astype(np.float32)
+        return (whole.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+class HeldBack(Honest):
+    """Does the same work and waits after it, as a process does that may use little of its core."""
+
+    def one(self, ids):
+        answer = compute(ids)
+        time.sleep(0.015)
+        return answer
+
+
+SYSTEMS = {
+    "honest": Honest,
+    "caching": Caching,
+    "guessing": Guessing,
+    "stalling": Stalling,
+    "tuned": Tuned,
+    "rounded": Rounded,
+    "held back": HeldBack,
+}
 
 if __name__ == "__main__":
     spec, out = child.prepare(sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Builds a whole evidence folder by really measuring: sweep, A/A, uplift, accuracy.
+"""Builds a whole evidence folder by really measuring: sweep, A/A, uplift, cache test, accuracy.
 
 Used by the slow test, and by ``python tests/metering/measure/evidence_chain.py OUT.tar.xz`` to
 record the archive that the fast tests check. It takes a minute of a quiet machine.
@@ -16,6 +16,7 @@ from pathlib import Path
 from metering import baseline
 from metering.loadgen import SutSpec
 from metering.plan import MeasurementPlan, Seeds, SweepSpace, short_run_plan
+from metering.uplift.cache import measure_cache
 from metering.uplift.measurement import measure_aa, measure_accuracy, measure_uplift
 
 CANDIDATE = SutSpec("onnxruntime", arrangement="grouped", batch=64)
@@ -50,6 +51,7 @@ def build(evidence: Path, model: Path, samples: Path) -> None:
     baseline.save(frozen, evidence / "baseline")
     measure_aa(plan, frozen, model=model, samples=samples, evidence=evidence)
     measure_uplift(plan, frozen, CANDIDATE, model=model, samples=samples, evidence=evidence)
+    measure_cache(plan, frozen.sut, CANDIDATE, model=model, samples=samples, evidence=evidence)
     measure_accuracy(plan, frozen, CANDIDATE, model=model, samples=samples, evidence=evidence)
 
 

@@ -138,12 +138,13 @@ def test_freezing_keeps_the_table_and_what_was_found() -> None:
     assert Baseline.from_dict(json.loads(text)) == frozen
 
 
-def test_freezing_needs_a_zone_and_the_one_policy_there_is() -> None:
+def test_freezing_needs_a_zone_and_records_the_policy() -> None:
     ready = swept(cell(2, GOOD, "100"))
     with pytest.raises(ValueError, match="zone"):
         baseline.freeze(ready, frozen_at=datetime(2026, 11, 30))  # noqa: DTZ001
-    with pytest.raises(SweepError, match="policy"):
-        baseline.freeze(ready, frozen_at=datetime.now(UTC), policy=BaselinePolicy.RATCHET)
+    for policy in BaselinePolicy:
+        frozen = baseline.freeze(ready, frozen_at=datetime.now(UTC), policy=policy)
+        assert Baseline.from_dict(frozen.to_dict()).policy is policy
 
 
 def test_a_frozen_baseline_is_not_replaced(tmp_path: Path) -> None:

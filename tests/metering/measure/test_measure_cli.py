@@ -84,7 +84,7 @@ def test_a_baseline_request_that_cannot_run_is_named(
         (good, 1, "no baseline"),
     ):
         request.write_text(json.dumps(value))
-        assert main(["baseline", str(request), "--out", str(tmp_path / "out")]) == status
+        assert main(["baseline", "measure", str(request), "--out", str(tmp_path / "out")]) == status
         assert reason in capsys.readouterr().err
 
 
@@ -92,7 +92,7 @@ def test_a_baseline_request_that_cannot_run_is_named(
     ("arguments", "reason"),
     [
         (["loadgen", "nowhere.json", "--out", "x"], "cannot be read"),
-        (["baseline", "nowhere.json", "--out", "x"], "cannot be read"),
+        (["baseline", "measure", "nowhere.json", "--out", "x"], "cannot be read"),
         (["uplift", "nowhere"], "no folder at nowhere"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,13 +19,22 @@ from metering import evidence as whole
 from metering.__main__ import main
 from metering.evidence import recompute
 from metering.loadgen import EvidenceError, RunResult, RunSpec, SutSpec
+from metering.loadgen.calibrate import probe_spec
 from metering.loadgen.library import LibraryError, load_library
 from metering.loadgen.settings import samples_per_query
 from metering.loadgen.supervisor import supervise
 from metering.plan import MeasurementPlan
 from metering.uplift import PairedRuns, cache, decide, load_paired, measure_pairs, pairs
 from metering.uplift.accuracy import Accuracy
-from metering.uplift.cache import DISTINCT, CacheGuard, cache_guard, load_cache, make_libraries
+from metering.uplift.cache import (
+    CACHE_BOUND,
+    DISTINCT,
+    CacheGuard,
+    cache_guard,
+    cache_limit,
+    load_cache,
+    make_libraries,
+)
 from metering.uplift.gate import AaGate
 from metering.uplift.guards import P99_BOUND, TailGuard, tail_guard
 from tests.quick import some
@@ -158,11 +168,20 @@ def measured(
     """The product's cache test; the baseline's answers come from the honest system."""
     monkeypatch.setattr(cache, "CACHE_PAIRS", PAIRS)
     # Enough that answering all from memory takes longer than the millisecond a run must last.
-    monkeypatch.setattr(cache, "_LEAST_SAMPLES", 2048)
-    monkeypatch.setattr(cache, "_MOST_SAMPLES", 2048)
+    monkeypatch.setattr(cache, "_LEAST_SAMPLES", 1024)
+    monkeypatch.setattr(cache, "_MOST_SAMPLES", 1024)
+    found = played(plan, inputs, evidence, monkeypatch, case)
+    assert found.complete, found.faults
+    return found
+
+
+def played(
+    plan: MeasurementPlan, inputs: dict[str, Any], evidence: Path, monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> PairedRuns:  # fmt: skip
     monkeypatch.setattr(cache, "run", played_by(lambda _: "honest"))
     monkeypatch.setattr(pairs, "run", played_by(lambda _: case))
-    found = cache.measure_cache(
+    return cache.measure_cache(
         plan,
         SutSpec("onnxruntime", arrangement="single"),
         load_paired(evidence / "uplift").other,
@@ -170,8 +189,6 @@ def measured(
         samples=inputs["samples"],
         evidence=evidence,
     )
-    assert found.complete, found.faults
-    return found
 
 
 def test_a_system_that_caches_its_outputs_is_caught(
@@ -195,6 +212,55 @@ def test_a_system_that_caches_its_outputs_is_caught(
     assert decide(OPEN_GATE, uplift, SAME, 0.02, guards=(guard,)).reasons == (guard.reason,)
     from_logs_alone(evidence, monkeypatch)
     refusals_of_edited_evidence(out)
+
+
+@pytest.mark.parametrize(
+    ("case", "finding"),
+    [
+        ("caching", "256 repeated inputs answered in less than 60 ms"),
+        ("guessing", "256 fresh inputs answered in less than 60 ms"),
+    ],
+)
+def test_answers_too_quick_for_the_clock_are_a_finding(
+    plan: MeasurementPlan, inputs: dict[str, Any], evidence: Path, monkeypatch: pytest.MonkeyPatch,
+    case: str, finding: str,
+) -> None:  # fmt: skip
+    """The one millisecond a run must last, stretched to what this little system needs anyway."""
+    monkeypatch.setattr(
+        cache,
+        "probe_spec",
+        lambda spec, samples: dataclasses.replace(probe_spec(spec, samples), min_duration_ms=60),
+    )
+    monkeypatch.setattr(cache, "_MOST_SAMPLES", 256)
+    paired = played(plan, inputs, evidence, monkeypatch, case)
+    assert not paired.complete
+    assert "INVALID" in paired.faults[0]
+    guard = cache_guard(load_cache(evidence / "cache"), evidence / "cache", 0.3, FLOOR)
+    assert not guard.passed
+    assert finding in guard.reason
+    assert ("outputs are cached" in guard.reason) == (case == "caching")
+    assert guard.to_dict()["point"] is None
+
+
+def test_no_claim_can_be_a_cache_alone() -> None:
+    """What a memory of the answers gives with the hits of a timed run, and with those of the test.
+
+    A run of the demonstration draws 1,100 times from 512 sentences; the test draws 512 times from
+    1,024 fresh ones and from 8 repeated ones.
+    """
+
+    def hits(draws: int, library: int) -> float:
+        return 1 - library * (1 - math.exp(-draws / library)) / draws
+
+    timed, fresh, repeated = hits(1100, 512), hits(512, 1024), hits(512, DISTINCT)
+    for claim in (0.02, 0.05, 0.1, 0.2, 0.3, 0.6):
+        share = (1 - 1 / (1 + claim)) / timed
+        shown = (1 - fresh * share) / (1 - repeated * share) - 1
+        assert shown > claim * 1.3
+        assert cache_limit(claim) <= claim
+        assert shown > cache_limit(claim)
+    assert cache_limit(None) == cache_limit(-0.1) == CACHE_BOUND
+    assert cache_limit(0.6) == 0.3
 
 
 def from_logs_alone(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from metering.decimals import exact, to_text
 from metering.fields import instant_text
 from metering.ledger import Invoice as InvoiceDocument
 from metering.plan import MeasurementPlan
-from metering.plan.measurement import METHOD_VERSION
 from metering.savings import SavingsLine
 from metering.uplift import PairedRuns, load_paired
 from metering.usage import UsageTotals
@@ -352,7 +351,7 @@ def limits_of(invoice: Invoice, *, sqlite: bool, notes: Sequence[str] = ()) -> l
         found.append(f"Nothing is billed: {invoice.measurement.reason}"[:1200])
     found += [
         "MLPerf LoadGen based, not verified by MLCommons.",
-        f"Method {METHOD_VERSION}; docs/method.md says how each figure is made.",
+        f"Method {plan['method_version']}; docs/method.md says how each figure is made.",
         "Software keys: the signing keys are files, not held in a hardware module.",
         "Self-asserted time: no independent time stamp was taken.",
         "Missing witness: no second party cosigned the log's checkpoint.",

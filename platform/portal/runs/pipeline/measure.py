@@ -1,4 +1,4 @@
-"""Step "measure": A/A gate, interleaved pairs, accuracy; then every figure from the logs.
+"""Step "measure": A/A gate, interleaved pairs, cache test, accuracy; then all figures from logs.
 
 In: the frozen baseline, a kernel package, held-out samples. Out: one Measurement row whose
 figures are recomputed from the evidence folder exactly as a verifier does it. A host that is too
@@ -14,9 +14,10 @@ from typing import Any
 
 from kernelgen.package import copy_evidence
 from metering.baseline import load
-from metering.evidence import Recomputed, recompute
+from metering.evidence import Recomputed, demands_cache_test, recompute
 from metering.plan import MeasurementPlan
 from metering.uplift import Pair, PairedRuns, load_paired
+from metering.uplift.cache import CACHE_PAIRS, measure_cache
 from metering.uplift.measurement import kernel_sut, measure_aa, measure_accuracy, measure_uplift
 from portal.accounts.access import Actor
 from portal.runs.models import KernelPackage, Measurement
@@ -57,6 +58,9 @@ def measure_package(*, actor: Actor, package: KernelPackage, line: Line) -> Meas
     }
     measure_aa(plan, frozen, **given, on_pair=_told("A/A", plan.aa_pairs, line))
     measure_uplift(plan, frozen, candidate, **given, on_pair=_told("pair", plan.pairs, line))
+    if demands_cache_test(plan):
+        told = _told("cache test", CACHE_PAIRS, line)
+        measure_cache(plan, frozen.sut, candidate, **given, on_pair=told)
     line("accuracy against the baseline's outputs on held-out sentences")
     measure_accuracy(plan, frozen, candidate, **given)
     line("recomputing every figure from the logs")
