@@ -13,6 +13,7 @@ from metering.cases.answer import Answer
 from metering.cases.case import CASE_SCHEMA, Case, schema_text
 from metering.cases.facts import Gate, Stated, UnitCost, Usage
 from metering.cases.play import play
+from metering.cases.sandbox import Moved, WhatIf, what_if
 from metering.cases.steps import Step
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "Answer",
     "Case",
     "Gate",
+    "Moved",
     "Stated",
     "Step",
     "UnitCost",
     "Usage",
+    "WhatIf",
     "play",
     "schema_text",
+    "what_if",
 ]

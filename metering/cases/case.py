@@ -22,7 +22,7 @@ from metering.decimals import parse_decimal
 from metering.fields import Fields
 from metering.plan import Period
 from metering.refusal import Refusal
-from metering.savings import UNCERTAINTIES
+from metering.savings import UNCERTAINTIES, NonRoutine
 
 __all__ = ["CASE_SCHEMA", "Case", "schema_text"]
 
@@ -51,6 +51,7 @@ class Case:
     savings: tuple[Stated, ...]
     uncertainty: str
     gates: tuple[Gate, ...]
+    adjustments: tuple[NonRoutine, ...]
     steps: tuple[Step, ...]
     allocation: Mapping[str, Decimal] | None
     digest: str
@@ -86,12 +87,13 @@ class Case:
                 fields.text("uncertainty", UNCERTAINTIES) if fields.has("uncertainty") else "each"
             ),
             gates=tuple(Gate.from_json(*item) for item in _rows(fields, "gates")),
+            adjustments=tuple(NonRoutine.from_json(*item) for item in _rows(fields, "adjustments")),
             steps=_steps(fields, periods),
             allocation=_allocation(fields),
             digest=digest(value),
         )
         fields.finish()
-        for name in ("savings", "gates"):
+        for name in ("savings", "gates", "adjustments"):
             for index, fact in enumerate(getattr(case, name)):
                 case.period(fact.period, f"case.{name}[{index}].period")
         for index, step in enumerate(case.steps):

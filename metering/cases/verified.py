@@ -34,6 +34,7 @@ from metering.plan import Period
 from metering.refusal import Refusal
 from metering.savings import (
     Estimate,
+    adjusted,
     bounds,
     combine_standard_errors,
     joint_standard_error,
@@ -127,6 +128,8 @@ def verify(
         )
         for row, bound in zip(rows, _bounds(rows, gates, case.uncertainty), strict=True)
     )
+    if stated is None:
+        lines = tuple(adjusted(lines, case.adjustments, period.label))
     currency = case.contracts[0].currency
     savings = VerifiedSavings(period, currency, lines, evidence_digest=case.digest)
     return savings, joint_standard_error(counted)

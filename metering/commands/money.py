@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from metering import canonical
-from metering.cases import Case, play, schema_text
-from metering.commands.answers import DONE, NO, answered, load
+from metering.commands import fee
+from metering.commands.answers import DONE, NO, answered
 from metering.fields import parse_instant
 from metering.plan import Period
 from metering.refusal import Refusal
@@ -29,13 +29,7 @@ _NO_FATES = ("conflict", "malformed", "negative", "future", "unmatched")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this module's commands; each sets ``handler(arguments) -> exit status``."""
-    command = subparsers.add_parser("fee", help="compute every amount of a case file")
-    command.add_argument(
-        "case", type=Path, nargs="*", metavar="CASE.json", help="see docs/contracts.md"
-    )
-    command.add_argument("--schema", action="store_true", help="print the JSON Schema of a case")
-    command.set_defaults(handler=answered(_fee))
-
+    fee.register(subparsers)
     usage = subparsers.add_parser("usage", help="read and check usage events")
     actions = usage.add_subparsers(dest="action", required=True, metavar="ACTION")
     command = actions.add_parser("check", help="total a file of CloudEvents, one per line")
@@ -45,20 +39,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--cutoff", metavar="TIME", help="events received later are late")
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=answered(_usage_check))
-
-
-def _fee(arguments: argparse.Namespace) -> int:
-    """One case: its answer. Several: the list of their answers, or none when one is refused."""
-    if arguments.schema:
-        sys.stdout.write(schema_text())
-        return DONE
-    if not arguments.case:
-        raise Refusal("CASE.json", "nothing", "a case file", "--schema prints its format")
-    answers: list[object] = [
-        play(Case.from_json(load(path))).to_json() for path in arguments.case
-    ]  # fmt: skip
-    sys.stdout.write(canonical.pretty(answers[0] if len(answers) == 1 else answers))
-    return DONE
 
 
 def _usage_check(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ Never here: a clock, a database, a float, a rounding before the invoice line.
 
 from metering.contract.audit import NOTHING_CREDITED, AuditOutcome, Credited, release_or_credit
 from metering.contract.baseline_policy import effective_baselines
+from metering.contract.break_even import BreakEven, break_even, search_price
 from metering.contract.breakdown import FeeBreakdown, FeeLine, Step
 from metering.contract.fee import fee
 from metering.contract.state import LedgerState, VerifiedLine, VerifiedSavings
@@ -28,6 +29,7 @@ __all__ = [
     "NOTHING_CREDITED",
     "AuditOutcome",
     "BaselinePolicy",
+    "BreakEven",
     "Contract",
     "Credited",
     "FeeBreakdown",
@@ -39,10 +41,12 @@ __all__ = [
     "Tier",
     "VerifiedLine",
     "VerifiedSavings",
+    "break_even",
     "effective_baselines",
     "fee",
     "flat_share",
     "in_force",
     "marginal_fee",
     "release_or_credit",
+    "search_price",
 ]

@@ -22,7 +22,7 @@ from decimal import Decimal
 
 from metering.contract.breakdown import FeeBreakdown, FeeLine, Step
 from metering.contract.state import LedgerState, VerifiedLine, VerifiedSavings
-from metering.contract.terms import Contract, marginal_fee
+from metering.contract.terms import Contract, Recoupment, marginal_fee
 from metering.decimals import exact, to_text
 from metering.money import apportion, carried, floor_to_minor, quantize
 from metering.refusal import Refusal
@@ -113,6 +113,7 @@ def fee(contract: Contract, state: LedgerState, verified: VerifiedSavings) -> Fe
                 instalments=base.instalments,
                 deferred=deferred,
                 settled_through=verified.period.label,
+                recorded=state.recorded,
             ),
             status=status,
             reasons=_reasons(counted, base, charge, status),
@@ -165,7 +166,7 @@ def _base(contract: Contract, state: LedgerState, counted: list[_Counted]) -> _B
     term = contract.recoupment
     if term is not None and term.months is not None and state.instalments < term.months:
         instalments += 1
-        left = carried(net - term.amount / term.months)
+        left = carried(net - _search_cost(term, state) / term.months)
         note = f"search cost, instalment {instalments} of {term.months}"
         steps.append(Step("after amortisation", left, note))
     losses = state.losses
@@ -182,6 +183,11 @@ def _base(contract: Contract, state: LedgerState, counted: list[_Counted]) -> _B
     return _Base(net, chargeable, losses - used, instalments, tuple(steps))
 
 
+def _search_cost(term: Recoupment, state: LedgerState) -> Decimal:
+    """What may be recouped in all: the contract's amount, never above what searches have cost."""
+    return term.amount if state.recorded is None else min(term.amount, state.recorded)
+
+
 def _charge(contract: Contract, state: LedgerState, base: _Base) -> _Charge:
     currency = contract.currency
     chargeable = base.chargeable
@@ -193,7 +199,7 @@ def _charge(contract: Contract, state: LedgerState, base: _Base) -> _Charge:
     pool, wanted = _ZERO, _ZERO
     term = contract.recoupment
     if term is not None and term.share is not None:
-        pool = max(_ZERO, term.amount - state.recouped)
+        pool = max(_ZERO, floor_to_minor(_search_cost(term, state), currency) - state.recouped)
         wanted = min(pool, term.share * chargeable)
     if contract.minimum is not None:
         floor = min(contract.minimum, chargeable)

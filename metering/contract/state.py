@@ -28,6 +28,8 @@ class LedgerState:
     `losses`: savings below zero not yet set off. `recouped`: search cost recovered so far from
     the pool. `instalments`: months of an amortised search already taken. `deferred`: fee above
     the cap carried into later periods. `settled_through`: label of the last period in it.
+    `recorded`: what searches have really cost so far, above which nothing is recouped; None: as
+    much as the contract's pool.
     """
 
     losses: Decimal = Decimal(0)
@@ -35,9 +37,12 @@ class LedgerState:
     instalments: int = 0
     deferred: Decimal = Decimal(0)
     settled_through: str | None = None
+    recorded: Decimal | None = None
 
     def __post_init__(self) -> None:
-        for name in ("losses", "recouped", "deferred"):
+        for name in ("losses", "recouped", "deferred", "recorded"):
+            if name == "recorded" and self.recorded is None:
+                continue
             value = parse_decimal(getattr(self, name), f"state.{name}")
             if value < 0:
                 raise Refusal(f"state.{name}", to_text(value), "zero or more")
@@ -64,16 +69,19 @@ class LedgerState:
             **amounts,
             instalments=max(0, self.instalments + instead.instalments - taken.instalments),
             settled_through=instead.settled_through if latest else self.settled_through,
+            recorded=self.recorded,
         )
 
     def to_json(self) -> dict[str, object]:
-        """JSON object."""
+        """JSON object; `recorded` only where it is known."""
+        known = {} if self.recorded is None else {"recorded": to_text(self.recorded)}
         return {
             "losses": to_text(self.losses),
             "recouped": to_text(self.recouped),
             "instalments": self.instalments,
             "deferred": to_text(self.deferred),
             "settled_through": self.settled_through,
+            **known,
         }
 
     @classmethod
@@ -86,6 +94,7 @@ class LedgerState:
             instalments=fields.integer("instalments"),
             deferred=fields.decimal("deferred"),
             settled_through=fields.optional_text("settled_through"),
+            recorded=fields.optional_decimal("recorded"),
         )
         fields.finish()
         return state

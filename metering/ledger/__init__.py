@@ -13,6 +13,7 @@ from metering.ledger.correction import audit_document, credit_note, credited, le
 from metering.ledger.dispute import Dispute, dispute
 from metering.ledger.invoice import Invoice, InvoiceLine, Planned, build_invoice
 from metering.ledger.journal import JournalEntry, balances, journal
+from metering.ledger.search_pool import Pool, SearchCost, read_ledger
 
 __all__ = [
     "Dispute",
@@ -20,6 +21,8 @@ __all__ = [
     "InvoiceLine",
     "JournalEntry",
     "Planned",
+    "Pool",
+    "SearchCost",
     "audit_document",
     "balances",
     "build_invoice",
@@ -28,4 +31,5 @@ __all__ = [
     "dispute",
     "journal",
     "left_to_credit",
+    "read_ledger",
 ]

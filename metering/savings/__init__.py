@@ -9,8 +9,24 @@ exactly once.
 Never here: a float, a run rate, an extrapolation over hours nobody metered, a mean of ratios.
 """
 
+from metering.savings.adjustments import NonRoutine, adjusted, normalised_savings
 from metering.savings.joint import UNCERTAINTIES, Estimate, bounds, joint_standard_error
 from metering.savings.line import SavingsLine, measured_text, savings_line, verified_savings
+from metering.savings.option_c import (
+    FSU_METHODS,
+    OptionC,
+    compare,
+    fractional_savings_uncertainty,
+    option_gate,
+)
+from metering.savings.sufficiency import (
+    Disqualification,
+    Evidence,
+    Override,
+    Verdict,
+    examine,
+    settle,
+)
 from metering.savings.uncertainty import (
     combine_standard_errors,
     lower_bound,
@@ -19,16 +35,30 @@ from metering.savings.uncertainty import (
 from metering.savings.unit_cost import linear_window, unit_cost_savings
 
 __all__ = [
+    "FSU_METHODS",
     "UNCERTAINTIES",
+    "Disqualification",
     "Estimate",
+    "Evidence",
+    "NonRoutine",
+    "OptionC",
+    "Override",
     "SavingsLine",
+    "Verdict",
+    "adjusted",
     "bounds",
     "combine_standard_errors",
+    "compare",
+    "examine",
+    "fractional_savings_uncertainty",
     "joint_standard_error",
     "linear_window",
     "lower_bound",
     "measured_text",
+    "normalised_savings",
+    "option_gate",
     "savings_line",
+    "settle",
     "t_95_one_sided",
     "unit_cost_savings",
     "verified_savings",
