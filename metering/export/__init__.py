@@ -14,7 +14,7 @@ from metering.export.csv_safe import csv_text, safe_cell
 from metering.export.finding import Finding
 from metering.export.focus import focus_csv, focus_rows
 from metering.export.focus_columns import FOCUS
-from metering.export.formats import FORMATS, Format, export_documents
+from metering.export.formats import FORMATS, Format, carries, export_documents
 from metering.export.journal import JOURNAL_COLUMNS, journal_csv
 from metering.export.manifest import Manifest, manifest_of
 from metering.export.ubl import ubl_xml
@@ -28,6 +28,7 @@ __all__ = [
     "Format",
     "Manifest",
     "beancount_text",
+    "carries",
     "csv_text",
     "export_documents",
     "focus_csv",

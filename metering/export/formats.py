@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metering.export.beancount import beancount_export
+from metering.export.en16931 import norm_document
 from metering.export.focus import focus_csv
 from metering.export.journal import journal_csv
 from metering.export.manifest import Manifest, manifest_of
@@ -21,19 +22,22 @@ from metering.export.ubl import ubl_xml
 from metering.ledger import Invoice
 from metering.refusal import Refusal
 
-__all__ = ["FORMATS", "Format", "export_documents"]
+__all__ = ["FORMATS", "Format", "carries", "export_documents"]
 
 Documents = Sequence[Invoice]
 
 
 @dataclass(frozen=True)
 class Format:
-    """`title` for a person; `file_name` without folder; `single`: one document per file."""
+    """`title` for a person; `file_name` without folder.
+
+    `norm`: an e-invoice of EN 16931, one document per file and only what the norm can carry.
+    """
 
     title: str
     file_name: str
     write: Callable[[Documents], tuple[bytes, Manifest]]
-    single: bool = False
+    norm: bool = False
 
 
 def export_documents(name: str, documents: Documents) -> tuple[bytes, Manifest]:
@@ -43,8 +47,8 @@ def export_documents(name: str, documents: Documents) -> tuple[bytes, Manifest]:
     chosen = FORMATS.get(name)
     if chosen is None:
         raise Refusal("format", repr(name), "one of " + ", ".join(FORMATS))
-    if not documents or (chosen.single and len(documents) != 1):
-        wanted = "one document" if chosen.single else "at least one document"
+    if not documents or (chosen.norm and len(documents) != 1):
+        wanted = "one document" if chosen.norm else "at least one document"
         raise Refusal("documents", len(documents), wanted, f"{chosen.title}: one file each")
     numbers = Counter(document.number for document in documents)
     twice = sorted(number for number, times in numbers.items() if times > 1)
@@ -54,6 +58,17 @@ def export_documents(name: str, documents: Documents) -> tuple[bytes, Manifest]:
             "a document that is in a file twice is booked twice",
         )  # fmt: skip
     return chosen.write(documents)
+
+
+def carries(name: str, document: Invoice) -> bool:
+    """Whether a format can hold the document; `export_documents` says what stands against it."""
+    if not FORMATS[name].norm:
+        return True
+    try:
+        norm_document(document)
+    except Refusal:
+        return False
+    return True
 
 
 def _text(written: tuple[str, Manifest]) -> tuple[bytes, Manifest]:
@@ -87,8 +102,8 @@ FORMATS: Mapping[str, Format] = {
         "FOCUS 1.4 CSV", "focus-1.4.csv", lambda docs: _text(focus_csv(docs, "1.4"))
     ),
     "parquet": Format("FOCUS 1.4 parquet", "focus.parquet", _parquet),
-    "ubl": Format("UBL 2.1 (EN 16931)", "invoice.ubl.xml", _ubl, single=True),
-    "facturx": Format("Factur-X PDF (EN 16931)", "invoice.pdf", _facturx, single=True),
+    "ubl": Format("UBL 2.1 (EN 16931)", "invoice.ubl.xml", _ubl, norm=True),
+    "facturx": Format("Factur-X PDF (EN 16931)", "invoice.pdf", _facturx, norm=True),
     "beancount": Format(
         "Beancount", "journal.beancount", lambda docs: _text(beancount_export(docs))
     ),

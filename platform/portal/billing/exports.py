@@ -1,45 +1,53 @@
-"""An issued invoice in the forms that finance imports, as files.
+"""An issued document in the forms that finance imports, as files.
 
-In: an invoice row. Out: the same bytes for the same invoice, whenever asked. Amounts are copied
-from the issued document by the engine, never computed anew.
+In: an invoice row. Out: the same bytes for the same document, whenever asked. The engine writes
+them (`metering.export.FORMATS`); here is only which of its formats the portal keeps and under
+which name. Amounts are copied from the issued document, never computed anew.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from metering.export import beancount_text, focus_csv, journal_csv, ubl_xml
+from metering.export import FORMATS, carries, export_documents
 from metering.ledger import Invoice as InvoiceDocument
 from portal.billing.models import Export, Invoice
 from portal.workspace import home, write
 
+# The engine's name of a format that the portal's rows call otherwise.
+_ENGINE_NAMES: Mapping[str, str] = {
+    Export.Format.FOCUS: "focus-1.2",
+    Export.Format.JOURNAL: "csv",
+}
 FILE_NAMES: Mapping[str, str] = {
-    Export.Format.FOCUS: "focus.csv",
-    Export.Format.UBL: "invoice.ubl.xml",
-    Export.Format.JOURNAL: "journal.csv",
-    Export.Format.BEANCOUNT: "journal.beancount",
+    file_format: FORMATS[_ENGINE_NAMES.get(file_format, file_format.value)].file_name
+    for file_format in Export.Format
 }
 
 
-def export_bytes(invoice: Invoice, file_format: str) -> bytes:
-    """The invoice in one format."""
+def export_formats(invoice: Invoice) -> list[Export.Format]:
+    """The formats that can hold this document: an e-invoice has two decimals at most."""
     document = InvoiceDocument.from_json(invoice.document)
-    match file_format:
-        case Export.Format.FOCUS:
-            return focus_csv([document])[0].encode()
-        case Export.Format.UBL:
-            return ubl_xml(document)
-        case Export.Format.JOURNAL:
-            return journal_csv([document])[0].encode()
-        case Export.Format.BEANCOUNT:
-            return beancount_text([document]).encode()
-    raise ValueError(f"format: got {file_format!r}; wanted one of {', '.join(FILE_NAMES)}")
+    return [
+        file_format
+        for file_format in Export.Format
+        if carries(_ENGINE_NAMES.get(file_format, file_format.value), document)
+    ]
+
+
+def export_bytes(invoice: Invoice, file_format: str) -> bytes:
+    """The document in one format. ValueError for an unknown one, or one that cannot hold it."""
+    if file_format not in FILE_NAMES:
+        raise ValueError(f"format: got {file_format!r}; wanted one of {', '.join(FILE_NAMES)}")
+    document = InvoiceDocument.from_json(invoice.document)
+    data, _ = export_documents(_ENGINE_NAMES.get(file_format, file_format), [document])
+    return data
 
 
 def export_files(invoice: Invoice) -> dict[str, tuple[str, bytes]]:
-    """All formats: (format in words, bytes) by file name."""
+    """All formats that can hold it: (format in words, bytes) by file name."""
     return {
         FILE_NAMES[file_format]: (file_format.label, export_bytes(invoice, file_format))
-        for file_format in Export.Format
+        for file_format in export_formats(invoice)
     }
 
 

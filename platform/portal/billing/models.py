@@ -330,7 +330,10 @@ class Export(Issued):
 
     class Format(models.TextChoices):
         FOCUS = "focus", "FOCUS 1.2 CSV"
+        FOCUS_1_4 = "focus-1.4", "FOCUS 1.4 CSV"
+        PARQUET = "parquet", "FOCUS 1.4 parquet"
         UBL = "ubl", "UBL 2.1 invoice"
+        FACTURX = "facturx", "Factur-X PDF"
         JOURNAL = "journal", "journal CSV"
         BEANCOUNT = "beancount", "Beancount"
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 from django.utils import timezone
 
+from metering.loadgen.spec import SutSpec
 from portal.accounts.access import Platform
-from portal.billing.exports import export_path
-from portal.billing.models import BillingPeriod, Export, Invoice
+from portal.billing.exports import export_formats, export_path
+from portal.billing.models import BillingPeriod, Invoice
 from portal.billing.services import export_write, invoice_issue, savings_compute
 from portal.contracts.models import ContractVersion
 from portal.runs.jobs import Lease
@@ -24,13 +25,19 @@ def _actor(lease: Lease) -> Platform:
 
 
 def run_measure(lease: Lease) -> None:
-    """Baseline, search, measurement, review: arguments {"contract_version": id}."""
+    """Baseline, search, measurement, review: arguments contract_version, maybe as_found."""
     version = ContractVersion.objects.select_related(
         "organisation", "system", "mix__model", "price_book"
     ).get(pk=lease.job.arguments["contract_version"], organisation=lease.job.organisation)
     actor = _actor(lease)
     with lease.step(1, "baseline", "Fix the baseline") as line:
-        frozen = baseline.fix_baseline(actor=actor, contract_version=version, line=line)
+        given = lease.job.arguments.get("as_found")
+        frozen = baseline.fix_baseline(
+            actor=actor,
+            contract_version=version,
+            line=line,
+            as_found=None if given is None else SutSpec.from_dict(given),
+        )
         line(f"{frozen} ({frozen.threads} threads, {frozen.arrangement} {frozen.batch})")
     with lease.step(2, "tune", "Generate kernels") as line:
         package = tune.generate_kernels(actor=actor, baseline=frozen, line=line)
@@ -87,11 +94,12 @@ def run_seal(lease: Lease) -> None:
         good = sum(check["ok"] for check in checks)
         line(f"{good} of {len(checks)} checks hold, log entry {issued.log_index}")
     with lease.step(2, "export", "Write the exports") as line:
-        for file_format in Export.Format:
+        formats = export_formats(invoice)
+        for file_format in formats:
             export_write(
                 actor=actor,
                 invoice=invoice,
                 file_format=file_format,
                 path=export_path(invoice, file_format),
             )
-        line(f"{len(Export.Format)} exports of {invoice.number}")
+        line(f"{len(formats)} exports of {invoice.number}")
