@@ -238,8 +238,11 @@ def test_no_measuring_before_all_have_signed(cast, draft):
 
 
 def test_asking_twice_is_one_job(cast, agreed):
+    from metering.loadgen.spec import SutSpec
     from portal.runs.requests import measure_request
 
-    first = measure_request(actor=cast.owner, contract_version=agreed)
+    found = SutSpec("onnxruntime", threads=2, arrangement="single")
+    first = measure_request(actor=cast.owner, contract_version=agreed, as_found=found)
+    assert SutSpec.from_dict(first.arguments["as_found"]) == found
     assert measure_request(actor=cast.colleague, contract_version=agreed).pk == first.pk
     assert (first.kind, first.requested_by) == ("measure", cast.owner.user)

@@ -5,6 +5,7 @@ for. Workers are woken; whoever asks never does the work in a request.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from portal.accounts.access import Actor
 from portal.billing.models import BillingPeriod, Invoice
@@ -13,18 +14,30 @@ from portal.runs.jobs import job_request, wake
 from portal.runs.models import Job, Measurement
 from portal.runs.services import require_signed
 
+if TYPE_CHECKING:  # Pages ask for work; they do not load what does it.
+    from metering.loadgen.spec import SutSpec
+
 MEASURE, BILL, SEAL = "measure", "bill", "seal"
 
 
-def measure_request(*, actor: Actor, contract_version: ContractVersion) -> Job:
-    """Ask for baseline, search, measurement and review of a signed contract version."""
+def measure_request(
+    *, actor: Actor, contract_version: ContractVersion, as_found: "SutSpec | None" = None
+) -> Job:
+    """Ask for baseline, search, measurement and review of a signed contract version.
+
+    `as_found` is the configuration the customer runs today: measured and recorded beside the
+    baseline, never the one that savings count from unless it is the fastest.
+    """
     require_signed(contract_version)
+    arguments: dict[str, object] = {"contract_version": str(contract_version.pk)}
+    if as_found is not None:
+        arguments["as_found"] = as_found.to_dict()
     job = job_request(
         actor=actor,
         organisation=contract_version.organisation,
         kind=MEASURE,
         key=str(contract_version.pk),
-        arguments={"contract_version": str(contract_version.pk)},
+        arguments=arguments,
     )
     wake(job)
     return job

@@ -125,11 +125,13 @@ def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
         Figure("Verdict", "Kept" if shown.kept else "Not kept",
                note=verdict,
                formula="Kept when the A/A gate passed, the lower bound reaches the plan's smallest "
-               "claim, and the accuracy guard passed. Otherwise the fee is 0.",
+               "claim, and accuracy and every guard of the method passed. Otherwise the fee is 0.",
                inputs=(("A/A gate", "passed" if shown.aa.get("passed") else "failed"),
                        ("Smallest claim",
                         formats.percent(shown.contract_version.plan["minimum_effect"])),
-                       ("Accuracy", "passed" if shown.accuracy.get("passed") else "failed")),
+                       ("Accuracy", "passed" if shown.accuracy.get("passed") else "failed"),
+                       *((f"Guard: {name}", "passed" if passed else "failed")
+                         for name, passed in uplift.get("guards", {}).items())),
                method_version=method, api=api),
     )  # fmt: skip
 

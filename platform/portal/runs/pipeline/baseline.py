@@ -10,6 +10,8 @@ from pathlib import Path
 
 from kernelgen.machine import describe
 from metering import baseline as engine
+from metering.contract import Contract
+from metering.loadgen.spec import SutSpec
 from metering.plan import MeasurementPlan
 from portal.accounts.access import Actor
 from portal.contracts.models import ContractVersion
@@ -34,8 +36,17 @@ def require_this_machine(contract_version: ContractVersion) -> None:
         )
 
 
-def fix_baseline(*, actor: Actor, contract_version: ContractVersion, line: Line) -> Baseline:
-    """Return the frozen baseline of a contract version, measuring what is still missing."""
+def fix_baseline(
+    *,
+    actor: Actor,
+    contract_version: ContractVersion,
+    line: Line,
+    as_found: SutSpec | None = None,
+) -> Baseline:
+    """Return the frozen baseline of a contract version, measuring what is still missing.
+
+    `as_found`, the customer's own configuration, is measured and recorded beside it.
+    """
     found = Baseline.objects.filter(contract_version=contract_version).first()
     if found:
         return Baseline.objects.get(pk=found.pk)
@@ -54,9 +65,15 @@ def fix_baseline(*, actor: Actor, contract_version: ContractVersion, line: Line)
         )
 
     measured = engine.sweep(
-        plan, absolute(mix.model.path), absolute(mix.samples_path), folder, told
+        plan,
+        absolute(mix.model.path),
+        absolute(mix.samples_path),
+        folder,
+        told,
+        as_found=as_found,
     )
-    frozen = _freeze_once(measured, folder)
+    contract = Contract.from_json(contract_version.contract)
+    frozen = _freeze_once(measured, folder, engine.BaselinePolicy(contract.baseline_policy.kind))
     document = folder / "baseline.json"
     # Lines as in the log's other entries; a stranger with the evidence can write it again.
     entry = (
@@ -85,13 +102,15 @@ def fix_baseline(*, actor: Actor, contract_version: ContractVersion, line: Line)
     )
 
 
-def _freeze_once(measured: engine.Sweep, folder: Path) -> engine.Baseline:
+def _freeze_once(
+    measured: engine.Sweep, folder: Path, policy: engine.BaselinePolicy
+) -> engine.Baseline:
     """Freeze now, or give back what a killed run froze from the same runs."""
     if (folder / "baseline.json").exists():
         earlier = engine.load(folder)
-        again = engine.freeze(measured, frozen_at=earlier.frozen_at)
+        again = engine.freeze(measured, frozen_at=earlier.frozen_at, policy=policy)
         engine.save(again, folder)
         return again
-    frozen = engine.freeze(measured, frozen_at=datetime.now(UTC))
+    frozen = engine.freeze(measured, frozen_at=datetime.now(UTC), policy=policy)
     engine.save(frozen, folder)
     return frozen

@@ -104,7 +104,7 @@ def figures_of(evidence: Path, found: Recomputed) -> MeasuredFigures:
     )
     return MeasuredFigures(
         aa={**found.aa.to_dict(), "pairs": load_paired(evidence / "aa").planned},
-        uplift=uplift,
+        uplift={**uplift, "guards": _guards(found)},
         pairs=pair_rows(load_paired(evidence / "uplift")),
         accuracy=found.accuracy.to_dict(),
         uplift_point=Decimal(uplift["point"]),
@@ -112,6 +112,20 @@ def figures_of(evidence: Path, found: Recomputed) -> MeasuredFigures:
         kept=found.decision.kept,
         reason="; ".join(found.decision.reasons)[:300],
     )
+
+
+def _guards(found: Recomputed) -> dict[str, bool]:
+    """Whether each further guard of the plan's method was passed, by its name."""
+    passed = {"p99": found.tail.passed}
+    if found.cache is not None:
+        passed["cache test"] = found.cache.passed
+    if found.second is not None:
+        passed |= {
+            "precision": found.second.precision.passed,
+            "machine alike": found.second.conditions.passed,
+            "baseline not held back": found.second.held_back.passed,
+        }
+    return passed
 
 
 def pair_rows(paired: PairedRuns) -> list[dict[str, object]]:
