@@ -6,6 +6,7 @@ one of the conditions: it prints it over thousands of error lines.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import ceil
@@ -26,6 +27,9 @@ SUMMARY = "mlperf_log_summary.txt"
 ACCURACY = "mlperf_log_accuracy.json"
 
 _MOST_REASONS = 20
+_CLOSING = re.compile(
+    r"\n(No errors encountered during test\.|[0-9]+ ERRORS? encountered\. See detailed log\.)\s*\Z"
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def _summary_faults(spec: RunSpec, summary: bytes) -> list[str]:
     text = summary.decode("utf-8", "replace")
     if not text.strip():
         return ["summary log: empty, so LoadGen did not finish"]
-    if not text.rstrip().endswith("encountered during test.") and "ERROR" not in text[-200:]:
+    if not _CLOSING.search(text):
         return ["summary log: cut off before its closing line about errors"]
     if spec.mode == "performance" and "Result is :" not in text:
         return ["summary log: has no result section"]

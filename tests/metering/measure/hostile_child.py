@@ -232,6 +232,17 @@ def other_settings():
     harness.test_settings = changed
 
 
+def equal_issue():
+    real = harness.test_settings
+
+    def changed(loadgen, spec):
+        settings = real(loadgen, spec)
+        settings.sample_concatenate_permutation = True
+        return settings
+
+    harness.test_settings = changed
+
+
 def other_bound():
     real = harness.test_settings
 
@@ -260,6 +271,7 @@ PATCHES = {
     "missing_outdir": missing_outdir,
     "other_settings": other_settings,
     "other_bound": other_bound,
+    "equal_issue": equal_issue,
     "stray_audit_config": stray_audit_config,
     "never_and_deaf": deaf,
     "honest": lambda: None,
