@@ -4,7 +4,7 @@ In: a format's name and issued documents.
 Out: the bytes of one file and its manifest.
 Never here: how a format is written; each has a module.
 
-To add a format: its module, a row in `FORMATS`, and its check in `validate` (docs/extending.md).
+To add a format: its module, a row in `FORMATS`, a check in `validate` (docs/extending.md).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from metering.refusal import Refusal
 from metering.savings import SavingsLine
 from metering.usage import UsageTotals
 
-__all__ = ["validate"]
+__all__ = ["CHECKS", "validate"]
 
 MAX_BYTES = 256 * 1024 * 1024
 _SCHEMAS: dict[str, Callable[[object], object]] = {
@@ -49,9 +49,9 @@ _SCHEMAS: dict[str, Callable[[object], object]] = {
 
 def validate(path: Path) -> tuple[str, list[Finding]]:
     """(format found, findings). Raises `Refusal` when the file is none of this room's formats."""
-    check = _CHECKS.get(path.suffix.lower())
+    check = CHECKS.get(path.suffix.lower())
     if check is None:
-        raise Refusal("file", path.name, "a name ending in " + ", ".join(sorted(_CHECKS)))
+        raise Refusal("file", path.name, "a name ending in " + ", ".join(sorted(CHECKS)))
     data = _read(path)
     checked = check(data)
     findings = list(checked.findings)
@@ -188,7 +188,7 @@ def _against(data: bytes, checked: Checked, record: Manifest) -> list[Finding]:
     return findings
 
 
-_CHECKS: Mapping[str, Callable[[bytes], Checked]] = {
+CHECKS: Mapping[str, Callable[[bytes], Checked]] = {
     ".bean": _beancount,
     ".beancount": _beancount,
     ".csv": _csv,
