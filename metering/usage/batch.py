@@ -317,5 +317,6 @@ def _key(text: str) -> tuple[str, str]:
     if "\\" not in text:
         source, identifier, _ = text.split('"')
         return source, identifier
-    source, end = json.JSONDecoder().raw_decode('"' + text)
-    return source, json.loads('"' + ('"' + text)[end:])
+    text = '"' + text
+    source, end = json.JSONDecoder().raw_decode(text)
+    return source, json.loads('"' + text[end:])

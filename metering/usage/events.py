@@ -16,6 +16,7 @@ arrived and is not part of the content. Other attributes are kept in the content
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -24,11 +25,22 @@ from metering import canonical
 from metering.fields import Fields, instant_text
 from metering.refusal import Refusal
 
-__all__ = ["EVENT_TYPE", "MAX_LINE_BYTES", "NegativeVolume", "Refused", "UsageEvent", "read_event"]
+__all__ = [
+    "EVENT_TYPE",
+    "MAX_LINE_BYTES",
+    "MAX_NAME",
+    "NegativeVolume",
+    "Refused",
+    "UsageEvent",
+    "read_event",
+]
 
 EVENT_TYPE = "ignition.usage.v1"
 MAX_LINE_BYTES = 64 * 1024
+MAX_NAME = 200
 _MAX_SAMPLES = 2**53 - 1
+# What no database column, log line or label can hold.
+_UNNAMEABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 # Every time of these years can be moved into every zone.
 _YEARS = range(1970, 2200)
 
@@ -98,12 +110,12 @@ def read_event(data: bytes, line: int = 0) -> UsageEvent:
     fields.text("type", [EVENT_TYPE])
     if fields.has("datacontenttype"):
         fields.text("datacontenttype", ["application/json"])
-    source, identifier = fields.text("source"), fields.text("id")
+    source, identifier = _name(fields, "source"), _name(fields, "id")
     occurred = _instant(fields, "time")
     received = _instant(fields, "receivedtime") if fields.has("receivedtime") else None
     payload = Fields(fields.any("data"), "data")
     samples = payload.integer("samples")
-    model, system = payload.text("model"), payload.text("system")
+    model, system = _name(payload, "model"), _name(payload, "system")
     payload.finish()
     if samples < 0:
         raise NegativeVolume((source, identifier), samples)
@@ -130,3 +142,12 @@ def _instant(fields: Fields, name: str) -> datetime:
     if instant.year not in _YEARS:
         raise Refusal(f"event.{name}", instant_text(instant), "a year from 1970 to 2199")
     return instant
+
+
+def _name(fields: Fields, name: str) -> str:
+    text = fields.text(name)
+    if len(text) > MAX_NAME or _UNNAMEABLE.search(text):
+        raise Refusal(
+            f"{fields.where}.{name}", repr(text), f"at most {MAX_NAME} characters, none of control"
+        )
+    return text

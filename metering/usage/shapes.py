@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from metering import canonical
 from metering.refusal import Refusal
-from metering.usage.events import MAX_LINE_BYTES, NegativeVolume, read_event
+from metering.usage.events import MAX_LINE_BYTES, MAX_NAME, NegativeVolume, read_event
 
 __all__ = ["Block", "Ints", "Parsed", "Shape", "learn"]
 
@@ -172,7 +172,7 @@ class Shape:
         return self._parsed(rows, columns) if len(rows) else None
 
     def _sound(self, columns: Mapping[str, Any]) -> Mask:
-        """Where no text is empty, every time is plain and the samples are a plain number."""
+        """Where no name is empty or long, times are plain and the samples are a plain number."""
         around = (re.escape(self.before), re.escape(self.after))
         digits = rf"\A{around[0]}(?:0|[1-9]\d{{0,14}}){around[1]}\z"
         found = _mask(pc.match_substring_regex(columns["samples"], digits))
@@ -180,7 +180,10 @@ class Shape:
             if name in ("time", "receivedtime"):
                 found &= _mask(pc.match_substring_regex(column, _TIME))
             elif name in ("source", "id", "model", "system"):
-                found &= _mask(pc.greater(pc.binary_length(column), 1))
+                # Bytes with the closing quotation mark; longer names are counted in characters
+                # by `read_event`.
+                length = pc.binary_length(column)
+                found &= _mask(pc.greater(length, 1)) & _mask(pc.less_equal(length, MAX_NAME))
         return found
 
     def _parsed(self, rows: Ints, columns: dict[str, Any]) -> Parsed:

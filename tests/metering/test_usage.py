@@ -212,11 +212,13 @@ def test_later_future_and_unmatched_events_are_named() -> None:
         json.dumps(event())[:-1] + ', "id": "twice"}',
         json.dumps(event(note="x" * 70_000)),
         json.dumps(event(id="\ud800")),
+        json.dumps(event(source="nul\0")),
+        json.dumps(event(id="x" * 201)),
         b"\xff\xfe{}",
         "[" * 50_000,
         '{"data": ' + "9" * 5000 + "}",
     ],
-    ids=range(24),
+    ids=range(26),
 )
 def test_a_line_that_is_no_event_is_refused_with_its_number(line: str | bytes) -> None:
     batch = read_events([json.dumps(event("good")), line])

@@ -36,7 +36,7 @@ TIMES = (
 )  # fmt: skip
 TEXTS = (
     "m", "s", "e1", "e2", "gateway", "", "gate way", "gäteway", "東京", "\U0001f600", 'quo"te',
-    "back\\slash", "new\nline", "tab\t", "\x7f", "null", "1", "}", '","id":"e9', "\u2028",
+    "back\\slash", "new\nline", "tab\t", "\x7f", "null", "1", "}", "x" * 200, "x" * 201, '","id":"e9', "\u2028",
 )  # fmt: skip
 NUMBERS = (
     "0", "1", "10", "007", "-0", "-1", "999999999999999", "1000000000000000", "9007199254740991",

@@ -6,18 +6,18 @@ the engine; here they only meet the database.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from metering.contract import Contract
 from metering.fields import instant_text
 from metering.plan import Period
+from metering.usage import EventBatch, UsageTotals, aggregate, read_events
 from metering.usage import UsageEvent as ReadEvent
-from metering.usage import UsageTotals, aggregate, read_events
 from portal.accounts.access import Actor, require
 from portal.accounts.models import Organisation
 from portal.billing.models import BillingPeriod, ParkedUsage, UsageBatch, UsageEvent
@@ -25,6 +25,12 @@ from portal.events.services import event_record
 from portal.registry.models import Model, System
 
 INSERT_ROWS = 500
+# Conflicts that the audit trail names one by one; the parked lines hold all of them.
+NAMED_CONFLICTS = 20
+_COLUMNS = (
+    "organisation_id", "batch_id", "source", "event_id", "content_sha256", "time", "received_at",
+    "model", "system", "samples", "line_number", "line",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,6 @@ class LineFate:
     time: datetime | None = None
 
 
-@transaction.atomic
 def usage_ingest(
     *,
     actor: Actor,
@@ -51,102 +56,85 @@ def usage_ingest(
     """Store a delivery: every line gets a fate, in the order of the lines.
 
     `received_at` stamps every event with the time this portal got it (what the API does); None
-    keeps the stamps of a gateway's own file. The keys are taken in this very transaction, so two
-    deliveries at once cannot both count an event.
+    keeps the stamps of a gateway's own file. The keys are taken in the transaction that stores
+    the events, so two deliveries at once cannot both count an event, and a delivery that was cut
+    off has taken no key.
     """
     require(actor, "usage.ingest", organisation)
-    # Deliveries of one organisation settle their keys one after the other.
-    Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)
     stamped = list(lines) if received_at is None else [_stamp(line, received_at) for line in lines]
     read = read_events(stamped)
+    with transaction.atomic():
+        return _store(actor, organisation, stamped, read, via)
+
+
+def _store(
+    actor: Actor, organisation: Organisation, lines: Sequence[str], read: EventBatch, via: str
+) -> tuple[UsageBatch, list[LineFate]]:
+    # Deliveries of one organisation settle their keys one after the other.
+    Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)
+    fates = _settle(organisation, read.events)
+    fates += [
+        LineFate(refused.line, refused.fate, refused.reason, *(refused.key or ("", "")))
+        for refused in read.refused
+    ]
+    fates.sort(key=lambda fate: fate.line)
+    counts = Counter(fate.fate for fate in fates)
+    settled = ("stored", "duplicate", "conflict")
     batch = UsageBatch(
         organisation=organisation,
         via=via,
         submitted_by=actor.user,
         sha256=read.sha256,
         lines=read.rows,
-        accepted=0,
-        duplicates=0,
-        conflicts=0,
-        rejected=0,
+        accepted=counts["stored"],
+        duplicates=counts["duplicate"],
+        conflicts=counts["conflict"],
+        rejected=len(fates) - sum(counts[name] for name in settled),
     )
-    fates = _settle(organisation, read.events)
-    fates += [
-        LineFate(refused.line, refused.fate, refused.reason, *(refused.key or ("", "")))
-        for refused in read.refused
-    ]
-    counts = Counter(fate.fate for fate in fates)
-    batch.accepted = counts["stored"]
-    batch.duplicates, batch.conflicts = counts["duplicate"], counts["conflict"]
-    batch.rejected = len(fates) - sum(counts[name] for name in ("stored", "duplicate", "conflict"))
     batch.save(force_insert=True)
     stored = {fate.line for fate in fates if fate.fate == "stored"}
-    rows = [
-        UsageEvent(
-            organisation=organisation,
-            batch=batch,
-            source=event.source,
-            event_id=event.id,
-            content_sha256=event.content,
-            time=event.occurred_at,
-            received_at=event.received_at,
-            model=event.model,
-            system=event.system,
-            samples=event.samples,
-            line_number=event.line,
-            line=stamped[event.line - 1],
-        )
-        for event in read.events
-        if event.line in stored
-    ]
-    UsageEvent.objects.bulk_create(rows, batch_size=INSERT_ROWS)
+    _insert(batch, [event for event in read.events if event.line in stored], lines)
     ParkedUsage.objects.bulk_create(
-        [
-            ParkedUsage(
-                batch=batch,
-                line_number=fate.line,
-                fate=fate.fate,
-                reason=fate.reason[:300],
-                source=fate.source[:200],
-                event_id=fate.event_id[:200],
-                time=fate.time,
-                line=stamped[fate.line - 1],
-            )
-            for fate in fates
-            if fate.fate != "stored"
-        ],
+        [_parked(batch, fate, lines) for fate in fates if fate.fate != "stored"],
         batch_size=INSERT_ROWS,
     )
+    delivery = {"via": via, "sha256": batch.sha256, "lines": batch.lines, "counts": dict(counts)}
     event_record(
-        action="usage.ingest",
-        actor=actor,
-        subject=batch,
-        organisation=organisation,
-        data={"via": via, "sha256": batch.sha256, "lines": batch.lines, "counts": dict(counts)},
+        action="usage.ingest", actor=actor, subject=batch, organisation=organisation, data=delivery
     )
-    return batch, sorted(fates, key=lambda fate: fate.line)
+    if counts["conflict"]:
+        torn = [[f.source, f.event_id] for f in fates if f.fate == "conflict"]
+        event_record(
+            action="usage.conflict", actor=actor, subject=batch, organisation=organisation,
+            data={"events": counts["conflict"], "first": torn[:NAMED_CONFLICTS]},
+        )  # fmt: skip
+    return batch, fates
 
 
 def _stamp(line: str, received_at: datetime) -> str:
     """The line with this portal's time of receipt; a line that is no object stays as it is."""
+    stamp = instant_text(received_at)
+    body = line.rstrip()
+    if "receivedtime" not in line and "\\" not in line and body[:1] == "{" and body[-1:] == "}":
+        # What is no JSON stays none with this in it, and is refused later.
+        return f'{body[:-1]},"receivedtime":"{stamp}"}}'
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     if not isinstance(event, dict):
         return line
-    event["receivedtime"] = instant_text(received_at)
-    return json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+    event["receivedtime"] = stamp
+    return json.dumps(event, separators=(",", ":"))
 
 
-def _settle(organisation: Organisation, events: Iterable[ReadEvent]) -> list[LineFate]:
+def _settle(organisation: Organisation, events: Sequence[ReadEvent]) -> list[LineFate]:
     """A fate for each readable event, against what is stored and what came before it here."""
     known = set(Model.objects.filter(organisation=organisation).values_list("name", flat=True))
     systems = set(System.objects.filter(organisation=organisation).values_list("name", flat=True))
-    listed = list(events)
-    taken = _stored_contents(organisation, listed)
+    taken = _stored_contents(organisation, events)
     fates = []
-    for event in listed:
+    for event in events:
         fate, why = "stored", ""
         if event.model not in known or event.system not in systems:
             fate = "unmatched"
@@ -163,18 +151,64 @@ def _settle(organisation: Organisation, events: Iterable[ReadEvent]) -> list[Lin
 
 
 def _stored_contents(
-    organisation: Organisation, events: Sequence[ReadEvent]
+    organisation: Organisation, events: Iterable[ReadEvent]
 ) -> dict[tuple[str, str], str]:
     """Content digest by key of those events that are stored already."""
+    by_source: Mapping[str, set[str]] = defaultdict(set)
+    for event in events:
+        by_source[event.source].add(event.id)
     found: dict[tuple[str, str], str] = {}
-    wanted = {event.key for event in events}
-    ids = sorted({event.id for event in events})
-    for start in range(0, len(ids), INSERT_ROWS):
-        rows = UsageEvent.objects.filter(
-            organisation=organisation, event_id__in=ids[start : start + INSERT_ROWS]
-        ).values_list("source", "event_id", "content_sha256")
-        found.update({(s, i): digest for s, i, digest in rows if (s, i) in wanted})
+    # One source at a time, so that the unique index answers however many rows there are.
+    for source, names in by_source.items():
+        ids = sorted(names)
+        for start in range(0, len(ids), INSERT_ROWS):
+            rows = UsageEvent.objects.filter(
+                organisation=organisation,
+                source=source,
+                event_id__in=ids[start : start + INSERT_ROWS],
+            ).values_list("event_id", "content_sha256")
+            found.update({(source, identifier): digest for identifier, digest in rows})
     return found
+
+
+def _insert(batch: UsageBatch, events: Sequence[ReadEvent], lines: Sequence[str]) -> None:
+    """Write the stored events: one COPY on PostgreSQL, inserts elsewhere."""
+    rows = (
+        (
+            batch.organisation_id, batch.pk, event.source, event.id, event.content,
+            event.occurred_at, event.received_at, event.model, event.system, event.samples,
+            event.line, lines[event.line - 1],
+        )
+        for event in events
+    )  # fmt: skip
+    if connection.vendor == "postgresql":
+        names = ", ".join(f'"{name}"' for name in _COLUMNS)
+        table = UsageEvent._meta.db_table
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(f'COPY "{table}" ({names}) FROM STDIN') as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+        return
+    UsageEvent.objects.bulk_create(
+        [UsageEvent(**dict(zip(_COLUMNS, row, strict=True))) for row in rows],
+        batch_size=INSERT_ROWS,
+    )
+
+
+def _parked(batch: UsageBatch, fate: LineFate, lines: Sequence[str]) -> ParkedUsage:
+    return ParkedUsage(
+        batch=batch,
+        line_number=fate.line,
+        fate=fate.fate,
+        reason=fate.reason[:300],
+        source=fate.source[:200],
+        event_id=fate.event_id[:200],
+        time=fate.time,
+        # PostgreSQL's text holds no NUL; a line with one is no event anyway.
+        line=lines[fate.line - 1].replace("\0", "\\u0000"),
+    )
 
 
 def period_lines(period: BillingPeriod) -> list[str]:
