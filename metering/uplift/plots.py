@@ -116,12 +116,14 @@ def _pairs(measured: dict[str, PairedRuns], found: Recomputed) -> dict[str, Any]
                 for pair in measured[part].pairs
                 if not pair.warm_up and pair.first == first and pair.base.valid and pair.other.valid
             ]
-            name = "A/A" if part == "aa" else "uplift"
+            name = f"uplift, {_ARMS[first][0]} first"
+            if part == "aa":
+                name = f"A/A, {'first' if first == 'base' else 'second'} arm first"
             data.append(
                 _points(
                     [pair.pair for pair in chosen],
                     [_percent(pair.log_ratio) for pair in chosen],
-                    f"{name}, {_ARMS[first][0]} first",
+                    name,
                     colour,
                     symbol,
                 )
@@ -179,9 +181,7 @@ def _quantiles(measured: dict[str, PairedRuns]) -> dict[str, Any]:
         values = np.sort(np.array(paired.log_ratios()))
         wanted = stats.norm.ppf((np.arange(1, len(values) + 1) - 0.5) / len(values))
         name = "A/A" if part == "aa" else "uplift"
-        data.append(
-            _points(list(wanted), [_percent(value) for value in values], name, colour, symbol)
-        )
+        data.append(_points(list(wanted), [float(value) for value in values], name, colour, symbol))
         center, spread = float(values.mean()), float(values.std(ddof=1))
         ends = [float(wanted[0]), float(wanted[-1])]
         data.append(
@@ -189,12 +189,14 @@ def _quantiles(measured: dict[str, PairedRuns]) -> dict[str, Any]:
                 "type": "scatter",
                 "mode": "lines",
                 "x": ends,
-                "y": [_percent(center + spread * end) for end in ends],
+                "y": [center + spread * end for end in ends],
                 "line": {"color": colour, "dash": "dot", "width": 1},
                 "name": f"normal with the mean and spread of {name}",
             }
         )
-    return _chart(data, "QQ: log-ratios of the pairs", "Standard normal quantile", "Change, %", [])
+    return _chart(
+        data, "QQ: log-ratios of the pairs", "Standard normal quantile", "ln(other / base)", []
+    )
 
 
 def _latency(table: Any) -> dict[str, Any]:
