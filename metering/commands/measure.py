@@ -29,6 +29,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command = subparsers.add_parser("loadgen", help="run one LoadGen test in a supervised child")
     command.add_argument("spec", type=Path, metavar="SPEC.json")
     command.add_argument("--out", type=Path, required=True, help="new folder for the run")
+    command.add_argument(
+        "--calibrate",
+        type=float,
+        metavar="SECONDS",
+        help="probe first, then run for about so long; in Server at the highest rate that held",
+    )
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=_loadgen)
 
@@ -58,17 +64,38 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _loadgen(arguments: argparse.Namespace) -> int:
     try:
         spec = RunSpec.from_dict(read_object(arguments.spec))
+        if arguments.calibrate is not None:
+            probe = arguments.out.with_name(f"{arguments.out.name}-probe")
+            for folder in (probe, arguments.out):
+                if folder.exists():
+                    raise WrongUse(f"{folder} is there already; choose another --out")
+            spec = loadgen.calibrate(spec, probe, run_seconds=arguments.calibrate).spec
         result = loadgen.run(spec, arguments.out)
+    except (loadgen.CalibrationError, loadgen.FloorError) as error:
+        print(f"not measurable: {error}", file=sys.stderr)
+        return NO
     except (loadgen.SpecError, loadgen.RunRefused, stacks.StackError, ValueError) as error:
         raise WrongUse(str(error)) from error
     if arguments.json:
         print_json(result.to_dict())
     else:
-        figure = result.samples_per_second
-        print(f"{result.state} {spec.run_id}" + (f" {figure} samples/s" if figure else ""))
+        print(f"{result.state} {spec.run_id}" + _figures(result))
         for reason in result.reasons:
             print(f"  {reason}")
     return DONE if result.valid else NO
+
+
+def _figures(result: loadgen.RunResult) -> str:
+    if result.samples_per_second is None:
+        return ""
+    text = f" {result.samples_per_second} samples/s"
+    if result.tokens is not None:
+        text += f", {result.tokens.tokens_per_second} tokens/s"
+        for name, times in (("TTFT", result.tokens.ttft), ("TPOT", result.tokens.tpot)):
+            text += "" if times is None else f", {name} p99 {times.p99_ns / 1e6:.3f} ms"
+    elif result.latency is not None:
+        text += f", p99 {result.latency.p99_ns / 1e6:.3f} ms"
+    return text
 
 
 def _uplift(arguments: argparse.Namespace) -> int:

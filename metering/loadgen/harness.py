@@ -141,8 +141,8 @@ class Harness:
     def _beat(self, path: Path) -> None:
         with self._guard("heartbeat"):
             while True:
-                text = f"{self.phase} {self.ledger.completed} {self.ledger.issued}\n"
-                path.write_text(text)
+                told = self.ledger
+                path.write_text(f"{self.phase} {told.completed} {told.issued} {told.tokens}\n")
                 time.sleep(_HEARTBEAT_S)
 
     def run(self, out: Path) -> None:

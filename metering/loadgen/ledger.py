@@ -38,6 +38,8 @@ class CompletionLedger:
         self._lock = threading.Lock()
         self.issued = 0
         self.completed = 0
+        self.tokens = 0
+        """Generated so far, of unfinished answers too: a sign of life, counted without a lock."""
 
     @property
     def outstanding(self) -> int:

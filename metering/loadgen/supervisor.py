@@ -55,11 +55,12 @@ class RunRefused(RuntimeError):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the child last said: phase, samples completed, samples issued."""
+    """What the child last said: phase, samples completed, samples issued, tokens generated."""
 
     phase: str
     completed: int
     issued: int
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -295,9 +296,9 @@ def _read_heartbeat(path: Path) -> Heartbeat | None:
         words = path.read_text().split()
     except FileNotFoundError:
         return None
-    if len(words) != 3:
+    if len(words) != 4:
         return None  # Read between truncation and writing; the next look sees it whole.
-    return Heartbeat(words[0], int(words[1]), int(words[2]))
+    return Heartbeat(words[0], int(words[1]), int(words[2]), int(words[3]))
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -98,6 +98,7 @@ class _Generating:
             if not tokens[position]:
                 self._ledger.begin(ids[position], encode_tokens(new[:1]))
             tokens[position].extend(int(token) for token in new)
+            self._ledger.tokens += len(new)
             if self._has_ended(tokens[position]):
                 ended[position] = True
                 self._ledger.complete_tokens(ids[position], tokens[position])

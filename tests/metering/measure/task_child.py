@@ -70,6 +70,15 @@ class OneToken(TinyGenerator):
             yield position, [limit.end_token]
 
 
+class Slow(TinyGenerator):
+    """Twenty milliseconds a token."""
+
+    def generate(self, batch, limit):
+        for step in super().generate(batch, limit):
+            time.sleep(0.02)
+            yield step
+
+
 class Nowhere(TinyGenerator):
     def generate(self, batch, limit):
         yield len(batch), [1]
@@ -101,6 +110,7 @@ SYSTEMS = {
     "short": Short,
     "stalls": Stalling,
     "nowhere": Nowhere,
+    "slow": Slow,
     "one_token": OneToken,
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from metering import loadgen
+from metering.__main__ import main
 from metering.loadgen import EvidenceError, RunRefused, RunSpec, SpecError
 from metering.loadgen.calibrate import MARGIN, matched, probe_spec, server_peak, sized
 from metering.loadgen.early_stopping import holds, least_queries, most_over
@@ -134,11 +135,9 @@ ENDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("other_bound", server(), "ERROR", "effective_target_latency_ns: got 1000000000000"),
     ("raises", server(), "ERROR", "ValueError: model exploded"),
     ("raise_in_issue_query", server(), "ERROR", "issue_query: AttributeError"),
-    ("raise_in_issue_query", multi(), "ERROR", "issue_query: AttributeError"),
     ("complete_twice_behind_the_ledger", server(), "ERROR", "complete a sample twice"),
     ("segfault", server(), "CRASHED", "SIGSEGV"),
     ("killed", multi(), "CRASHED", "SIGKILL"),
-    ("silent", server(), "SILENT", "before the test ended"),
     ("too_much_memory", server(memory_limit_bytes=2**32), "ERROR", "MemoryError"),
 ]
 
@@ -354,3 +353,22 @@ def test_calibration_finds_a_rate_whose_bound_holds(make_spec: MakeSpec, tmp_pat
     hurried = make_spec(**{**fields, "target_latency_ns": 1000})
     with pytest.raises(loadgen.CalibrationError, match="do not hold even at 625 queries/s: result"):
         server_peak(hurried, 20_000.0, tmp_path / "probe")
+
+
+def test_a_run_is_sized_by_the_command_line(
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "spec.json", tmp_path / "run"
+    path.write_text(json.dumps(make_spec({"batch": 4}).to_dict()))
+    assert main(["loadgen", str(path), "--out", str(out), "--calibrate", "0.3"]) == 0
+    assert re.match(r"VALID run [0-9.e+]+ samples/s, p99 [0-9.]+ ms", capsys.readouterr().out)
+    assert [item.name for item in tmp_path.iterdir()] == ["spec.json", "run"]
+    spec = loadgen.load_spec(out)
+    assert spec.min_duration_ms == 300 // MARGIN
+    assert spec.target_qps > 1
+    # Nothing that is there is probed over, and a probe that is not VALID sizes nothing.
+    assert main(["loadgen", str(path), "--out", str(out), "--calibrate", "0.3"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    path.write_text(json.dumps(make_spec(wall_limit_s=0.01).to_dict()))
+    assert main(["loadgen", str(path), "--out", str(tmp_path / "b"), "--calibrate", "0.1"]) == 1
+    assert "not measurable: probe run-probe: HUNG: no end within" in capsys.readouterr().err

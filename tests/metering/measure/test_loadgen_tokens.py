@@ -127,6 +127,15 @@ def test_answers_of_a_timed_run_are_those_of_the_model(spec: RunSpec, tmp_path: 
         assert bytes.fromhex(record["token_data"]) == expected[0].to_bytes(4, "little")
 
 
+def test_tokens_of_one_long_answer_are_signs_of_life(spec: RunSpec, tmp_path: Path) -> None:
+    """An answer may take longer than the stall limit; its tokens show that it goes on."""
+    beats: list[loadgen.Heartbeat] = []
+    asked = dataclasses.replace(spec, min_query_count=1, max_new_tokens=40)
+    result = supervise(asked, tmp_path / "run", child=child("slow"), on_heartbeat=beats.append)
+    assert result.state == "VALID", result.reasons
+    assert len({beat.tokens for beat in beats if beat.completed == 0}) > 2
+
+
 ENDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     # Gotcha 13: LoadGen gives no reason at all, and does not look at TTFT when TPOT failed.
     ("generates", {"min_query_count": 60}, "INVALID", "60 queries, early stopping at 0.99 wants"),
