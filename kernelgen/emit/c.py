@@ -227,9 +227,9 @@ class Writer(Values):
                 if self._unit.in_use:
                     leave = f"{{ {RELEASE} {leave} }}"
                 self._line(f"if (!({self._scalar(test)})) {leave}")
-            case Prefetch(target):
+            case Prefetch(target, cache):
                 pointer, _, _ = self._address(target, "0", "0", 1)
-                self._line(f"__builtin_prefetch({pointer}, 0, 2);")
+                self._line(f"__builtin_prefetch({pointer}, 0, {4 - cache});")
 
     def _branch(self, block: tuple[Stmt, ...]) -> None:
         self._scope.enter()

@@ -44,7 +44,9 @@ def _program(operator: Product, schedule: Schedule) -> Kernel:
     weights = pack(b, memory["w"], k, n, lanes, deep)
     after = epilogue(b, operator, memory, v, max(lanes, STEP))
     distance = schedule.number("prefetch") // 4
-    own = Panels(b, memory["a"], weights, k, deep, lanes, v, schedule.number("ku"), distance)
+    cache = 1 if schedule.word("fetch") == "l1" else 2
+    unroll = schedule.number("ku")
+    own = Panels(b, memory["a"], weights, k, deep, lanes, v, unroll, distance, cache)
     if not start:
         with b.run():
             _blocks(b, own, after, schedule)
@@ -118,6 +120,7 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
         "tiles": (0, 9, 17, 25, 33, 49, 65, 97) if unit else (0,),
         "tail": ("balanced", "last"),
         "prefetch": (0, 512, 1024, 2048, 4096, 8192),
+        "fetch": ("l1", "l2"),
     }
     # A tile of 8 x 3, 12 x 2 or 6 x 2 fills 32 or 16 registers and leaves room for weights.
     narrow = registers(wide[-1], machine) == 16
@@ -132,6 +135,7 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
         "tiles": 0,
         "tail": "balanced",
         "prefetch": 4096,
+        "fetch": "l2",
     }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
@@ -147,7 +151,7 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
         return SearchSpace(operator.name, axes, plain, rule)
     rows = _block(operator.k, machine, SPLIT_BYTES)
     # What is left to multiply-adds is one tall tile of a single strip: it streams weights best.
-    start = {**plain, "mr": FROM - 1, "nr": 1, "tiles": FROM, "rows": rows}
+    start = {**plain, "mr": FROM - 1, "nr": 1, "tiles": FROM, "rows": rows, "fetch": "l1"}
     return SearchSpace(operator.name, axes, start, rule, {WITHOUT_MATRIX_UNIT: plain})
 
 

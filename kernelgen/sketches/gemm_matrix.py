@@ -205,6 +205,11 @@ class Unit:
             at = b.let(f"strip{j}", minimum(column + j * SIDE, most))
             b.let(f"row{j}", at // lanes * deep + step)
             b.let(f"column{j}", at % lanes)
+            far = step + SLICE * STEP
+            if lanes == SIDE:
+                # Strips lie one behind the other, and the next one is the other half of this step.
+                far = select(far < deep, far, far + deep)
+            b.let(f"far{j}", at // lanes * deep + far)
         b.let("to", to)
 
     def _ahead(self, piece: int) -> None:
@@ -212,8 +217,8 @@ class Unit:
         if self.own.distance:
             j, i = piece % 2, piece // 2 * PIECE
             for row in (*range(i, i + PIECE), *range(SIDE + i, SIDE + i + PIECE)):
-                far = self.b.dim(f"row{j}") + (SLICE * STEP + row)
-                self.b.prefetch(self.own.weights, (far, self.b.dim(f"column{j}")))
+                far = (self.b.dim(f"far{j}") + row, self.b.dim(f"column{j}"))
+                self.b.prefetch(self.own.weights, far)
         self._split_weights(piece)
 
     def _split_rows(self, first: Value, count: Value, pairs: Value) -> None:

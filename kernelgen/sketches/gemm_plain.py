@@ -45,7 +45,7 @@ Ahead = tuple[Value | int, Value | int]
 class Panels:
     """Where a product's numbers are: rows of `a`, panels of `lanes` columns of k weights each,
     filled up to `deep`. `unroll` turns of k go together; fetching runs `distance` floats ahead, 0
-    is not at all.
+    is not at all, into the first or the second `cache`.
     """
 
     b: Build
@@ -57,6 +57,7 @@ class Panels:
     vector: int
     unroll: int
     distance: int
+    cache: int
 
     def ahead(self, tiles: Value | None, t: Value) -> Ahead | None:
         """At which float past the panel's first the fetching of tile `t` begins, and how many
@@ -76,7 +77,7 @@ class Panels:
             lines = max(1, self.lanes // LINE)
             for i in range(lines):
                 far = kk * pace + start + pace * i // lines
-                self.b.prefetch(self.weights, (self.b.dim("panel"), far))
+                self.b.prefetch(self.weights, (self.b.dim("panel"), far), self.cache)
 
     def tile(self, top: Value, r: int, after: Epilogue, ahead: Ahead | None) -> None:
         """Products of `r` rows from `top` on and the panel that begins at `panel`."""

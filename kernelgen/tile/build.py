@@ -257,8 +257,8 @@ class Build:
     def check(self, test: Arg, code: int) -> None:
         self.add(Check(value(test).expr, code))
 
-    def prefetch(self, memory: Memory, index: Index | tuple[Index, ...]) -> None:
-        self.add(Prefetch(memory.at(index)))
+    def prefetch(self, memory: Memory, index: Index | tuple[Index, ...], cache: int = 2) -> None:
+        self.add(Prefetch(memory.at(index), cache))
 
     @contextmanager
     def _into(self, block: list[Stmt]) -> Iterator[None]:

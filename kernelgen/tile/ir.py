@@ -140,9 +140,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A wish to have the place at hand soon; changes no meaning and may point anywhere."""
+    """A wish to have the place at hand soon, in the first or the second `cache`; changes no meaning
+    and may point anywhere.
+    """
 
     target: Load
+    cache: int = 2
 
 
 Stmt = Assign | Store | For | If | Check | Prefetch

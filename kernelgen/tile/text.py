@@ -96,8 +96,8 @@ def _block(block: tuple[Stmt, ...], pad: str) -> Iterator[str]:
                     yield from _block(other, pad + "    ")
             case Check(test, code):
                 yield f"{pad}check({show(test)}, {code})"
-            case Prefetch(target):
-                yield f"{pad}prefetch({show(target)})"
+            case Prefetch(target, cache):
+                yield f"{pad}prefetch({show(target)}, {cache})"
 
 
 def show(expr: Expr) -> str:
@@ -202,8 +202,12 @@ def _statement(node: ast.stmt) -> Stmt:
             return If(_expr(test), _statements(then), _statements(other))
         case ast.Expr(ast.Call(ast.Name("check"), [test, ast.Constant(int(code))], [])):
             return Check(_expr(test), code)
-        case ast.Expr(ast.Call(ast.Name("prefetch"), [ast.Subscript() as target], [])):
-            return Prefetch(_load(target))
+        case ast.Expr(
+            ast.Call(
+                ast.Name("prefetch"), [ast.Subscript() as target, ast.Constant(int(cache))], []
+            )
+        ) if cache in (1, 2):
+            return Prefetch(_load(target), cache)
     raise _refused(node)
 
 

@@ -42,6 +42,14 @@ def test_a_program_runs_as_it_reads() -> None:
     assert parse(text(kernel)) == kernel
 
 
+@pytest.mark.parametrize(("cache", "locality"), [(1, 3), (2, 2)])
+def test_a_prefetch_names_the_cache_it_fills(cache: int, locality: int) -> None:
+    kernel = parse(HEAD + f"    prefetch(x[m + 4, 0], {cache})\n" + COPY)
+    assert parse(text(kernel)) == kernel
+    np.testing.assert_array_equal(interpret(kernel, arrays(), {"m": 3}).outputs["y"], arrays()["x"])
+    assert f", 0, {locality});" in Writer(kernel, 16).text("p")
+
+
 FAULTS = [
     ("bounds", "for i in range(0, m + 1, 1):\n    y[i, 0:16] = x[i, 0:16]"),
     ("bounds", "for i in range(0, m, 1):\n    y[i, 0:16] = x[i, 8:16]"),
@@ -149,6 +157,9 @@ UNREADABLE = [
     "a = b = m",
     "a += m",
     "check(m < 3, m)",
+    "prefetch(x[0, 0])",
+    "prefetch(x[0, 0], 3)",
+    "prefetch(m, 1)",
     "return m",
     "a = 1 < m < 3",
 ]
