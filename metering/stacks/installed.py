@@ -12,18 +12,21 @@ from importlib import metadata
 from metering.stacks.system import StackInfo
 
 
-def installed(name: str, distribution: str, install: str) -> StackInfo:
-    """What is installed under ``distribution``; ``install`` is what to run when it is not."""
+def installed(name: str, distribution: str, install: str, *, suffix: str = ".so") -> StackInfo:
+    """What is installed under ``distribution``; ``install`` is what to run when it is not.
+
+    The digest covers the files with ``suffix`` in their name, compiled ones unless told otherwise.
+    """
     try:
         found = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return StackInfo(name, "", "", False, f"not installed: {install}")
-    binaries = sorted(
+    recorded = sorted(
         f"{item} {item.hash.value}"
         for item in found.files or ()
-        if item.hash is not None and ".so" in item.name
+        if item.hash is not None and suffix in item.name
     )
-    if not binaries:
+    if not recorded:
         return StackInfo(name, found.version, "", False, f"its files are not recorded: {install}")
-    digest = hashlib.sha256("\n".join(binaries).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join(recorded).encode()).hexdigest()
     return StackInfo(name, found.version, digest, True, "")
