@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typst
 from facturx import get_xml_from_pdf
 
 from metering.export import export_documents, validate
@@ -144,15 +145,40 @@ def test_the_public_rules_have_slack_that_ours_do_not_have(tmp_path: Path) -> No
 # Factur-X
 
 
-def test_the_pdf_holds_the_xml_that_keeps_the_norm() -> None:
-    """One PDF of each kind: factur-x takes the XML out and checks it against its schema."""
-    documents = {document.kind: document for document in golden()["G7"]}
-    assert len(documents) == 3
-    for document in documents.values():
-        pdf, _ = export_documents("facturx", [document])
+def test_every_pdf_holds_the_xml_that_keeps_the_norm() -> None:
+    """factur-x takes the XML out of each and checks it against its schema."""
+    documents = in_norm(every_document())
+    for document in documents:
+        pdf, record = export_documents("facturx", [document])
         name, xml = get_xml_from_pdf(io.BytesIO(pdf), check_xsd=True, check_schematron=False)
         assert name == "factur-x.xml"
         assert bytes(xml) == embedded_xml(pdf) == cii_xml(document)
+        assert record.invoices == {document.number: document.payable}
+    assert len(documents) > 40
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda xml: xml.replace("<ram:InvoiceCurrencyCode>EUR</ram:InvoiceCurrencyCode>", ""),
+        lambda xml: xml.replace(">11031.30<", ">eleven thousand<"),
+        lambda xml: "<a/>",
+    ],
+    ids=["element lost", "no number", "another document"],
+)
+def test_factur_x_refuses_a_pdf_with_a_corrupted_invoice(spoil: Spoil) -> None:
+    """It answers with nothing instead of an error, which is why names are compared above."""
+
+    def taken_out(xml: str) -> tuple[object, object]:
+        page = b'#pdf.attach("factur-x.xml", bytes(sys.inputs.xml), mime-type: "text/xml")'
+        pdf = typst.compile(page, format="pdf", sys_inputs={"xml": xml})
+        name, found = get_xml_from_pdf(io.BytesIO(pdf), check_xsd=True, check_schematron=False)
+        return name, found
+
+    good = cii_xml(golden()["G7"][0]).decode()
+    assert taken_out(good)[0] == "factur-x.xml"
+    assert spoil(good) != good
+    assert taken_out(spoil(good)) == (False, False)
 
 
 # Journals
