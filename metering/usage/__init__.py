@@ -12,6 +12,7 @@ from metering.usage.aggregate import aggregate
 from metering.usage.batch import EventBatch, read_events
 from metering.usage.events import EVENT_TYPE, Refused, UsageEvent
 from metering.usage.generate import TrafficShare, generate_month
+from metering.usage.table import read_csv
 from metering.usage.totals import UsageIncident, UsageTotals, Volume
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "Volume",
     "aggregate",
     "generate_month",
+    "read_csv",
     "read_events",
 ]

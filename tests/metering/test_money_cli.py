@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from metering import canonical
 from metering.__main__ import main
 from metering.cases import schema_text
-from metering.commands import money
+from metering.commands import fee, usage
 from metering.contract import LedgerState, Recoupment
 from metering.plan import Period
 from metering.usage import TrafficShare, generate_month
@@ -29,7 +29,9 @@ ROOT = Path(__file__).parents[2]
 def run(arguments: Sequence[object]) -> int:
     """Exit status of one command, parsed as `python -m metering` parses it."""
     parser = argparse.ArgumentParser()
-    money.register(parser.add_subparsers(dest="command", required=True))
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    fee.register(subparsers)
+    usage.register(subparsers)
     parsed = parser.parse_args([str(argument) for argument in arguments])
     return int(parsed.handler(parsed))
 

@@ -101,13 +101,13 @@ def _lines(body: bytes, content_type: str, headers: Mapping[str, str]) -> tuple[
 
 def _elements(text: str, document: list[object]) -> list[str]:
     """The text of each element of a JSON array, as it came where it stands on one line."""
-    scan = json.JSONDecoder().scan_once
+    decoder = json.JSONDecoder()
     found = []
     place = text.index("[") + 1
     for value in document:
         while text[place] in " \t\r\n,":
             place += 1
-        _, end = scan(text, place)
+        _, end = decoder.raw_decode(text, place)
         element = text[place:end]
         if "\n" in element or "\r" in element:
             element = json.dumps(value, separators=(",", ":"))

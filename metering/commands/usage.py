@@ -1,26 +1,26 @@
-"""Commands of the money half: ``fee`` and ``usage``.
+"""The command ``usage``: what a file of usage adds up to, and what became of every line.
 
-In: files named on the command line.
+In: a file of CloudEvents, one JSON object per line, or a CSV file with one event per row.
 Out: JSON or text on standard output and an exit status: 0 done, 1 the answer is no (usage with
 incidents), 2 wrong use with one clear line.
-Never here: a formula.
+Never here: a rule of counting; a file changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from metering import canonical
-from metering.commands import fee
 from metering.commands.answers import DONE, NO, answered
 from metering.fields import parse_instant
 from metering.plan import Period
 from metering.refusal import Refusal
-from metering.usage import EventBatch, UsageTotals, aggregate, read_events
-from metering.usage.aggregate import FATES
+from metering.usage import EventBatch, UsageTotals, aggregate, read_csv, read_events
+from metering.usage.batch import moment
+from metering.usage.totals import FATES
 
 __all__ = ["register"]
 
@@ -29,21 +29,21 @@ _NO_FATES = ("conflict", "malformed", "negative", "future", "unmatched")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this module's commands; each sets ``handler(arguments) -> exit status``."""
-    fee.register(subparsers)
     usage = subparsers.add_parser("usage", help="read and check usage events")
     actions = usage.add_subparsers(dest="action", required=True, metavar="ACTION")
-    command = actions.add_parser("check", help="total a file of CloudEvents, one per line")
-    command.add_argument("file", type=Path, metavar="FILE")
+    command = actions.add_parser("check", help="total a file of CloudEvents, one per line, or CSV")
+    command.add_argument("file", type=Path, metavar="FILE", help="JSON lines; CSV when named .csv")
     command.add_argument("--period", metavar="YYYY-MM", help="default: the whole file")
     command.add_argument("--zone", default="UTC", help="the contract's IANA zone (default UTC)")
     command.add_argument("--cutoff", metavar="TIME", help="events received later are late")
     command.add_argument("--json", action="store_true")
-    command.set_defaults(handler=answered(_usage_check))
+    command.set_defaults(handler=answered(_check))
 
 
-def _usage_check(arguments: argparse.Namespace) -> int:
-    with arguments.file.open("rb") as lines:
-        batch = read_events(lines)
+def _check(arguments: argparse.Namespace) -> int:
+    with arguments.file.open("rb") as stream:
+        is_csv = arguments.file.suffix.lower() == ".csv"
+        batch = read_csv(stream) if is_csv else read_events(stream)
     zone = arguments.zone
     period = Period.month(arguments.period, zone) if arguments.period else _whole(batch, zone)
     cutoff = parse_instant(arguments.cutoff, "--cutoff") if arguments.cutoff else None
@@ -57,10 +57,11 @@ def _usage_check(arguments: argparse.Namespace) -> int:
 
 def _whole(batch: EventBatch, zone: str) -> Period:
     """A period that holds every event of the file."""
-    times: list[datetime] = [event.occurred_at for event in batch.events]
-    if not times:
+    times = batch.columns.occurred
+    if not len(times):
         raise Refusal("file", f"{batch.rows} rows, none an event", "at least one usage event")
-    return Period("whole file", zone, min(times), max(times) + timedelta(microseconds=1))
+    first, last = moment(int(times.min())), moment(int(times.max()))
+    return Period("whole file", zone, first, last + timedelta(microseconds=1))
 
 
 def _print_totals(totals: UsageTotals) -> None:
