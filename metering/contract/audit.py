@@ -27,6 +27,7 @@ class Credited:
     fee: Decimal = Decimal(0)
     holdback: Decimal = Decimal(0)
     tax: Decimal = Decimal(0)
+    recoupment: Decimal = Decimal(0)
 
 
 NOTHING_CREDITED = Credited()
@@ -37,12 +38,14 @@ class AuditOutcome:
     """`document` is release, credit_note or none. Amounts are signed from the provider's side.
 
     net = fee_change + holdback_released; gross = net + tax; cumulative = invoiced + gross.
+    `recoupment_change` is the part of `fee_change` that pays for the search.
     """
 
     document: str
     currency: str
     audited_fee: Decimal
     fee_change: Decimal
+    recoupment_change: Decimal
     holdback_released: Decimal
     net: Decimal
     tax: Decimal
@@ -59,6 +62,7 @@ class AuditOutcome:
             "currency": self.currency,
             "audited_fee": to_text(self.audited_fee),
             "fee_change": to_text(self.fee_change),
+            "recoupment_change": to_text(self.recoupment_change),
             "holdback_released": to_text(self.holdback_released),
             "net": to_text(self.net),
             "tax": to_text(self.tax),
@@ -104,12 +108,14 @@ def release_or_credit(
         zero = quantize(Decimal(0), contract.currency)
         settled = not held and final == billed
         document = "credit_note" if net < 0 else "none" if settled else "release"
+        recouped = audited.recouped - invoiced.recouped + credited.recoupment
         paid = billed - held + invoiced.tax - credited.tax
         return AuditOutcome(
             document=document,
             currency=contract.currency,
             audited_fee=final,
             fee_change=final - billed + zero,
+            recoupment_change=zero if raised else recouped + zero,
             holdback_released=held + zero,
             net=net,
             tax=tax,

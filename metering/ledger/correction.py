@@ -81,7 +81,16 @@ def credited(previous: Sequence[Invoice]) -> Credited:
             -sum((getattr(note, name) for note in previous), Decimal(0))
             for name in ("fee", "holdback", "tax")
         )
-    return Credited(fee, holdback, tax)
+        recoupment = -sum(
+            (
+                line.amount
+                for note in previous
+                for line in note.lines
+                if line.fee_line.kind == "recoupment"
+            ),
+            Decimal(0),
+        )
+    return Credited(fee, holdback, tax, recoupment)
 
 
 def audit_document(
@@ -114,8 +123,22 @@ def audit_document(
             f"the outcome of the audit of {invoice.number}", "run release_or_credit for it",
         )  # fmt: skip
     reason = f"Audit of {invoice.number}: {outcome.reasons[0]}"
-    line = FeeLine(
-        kind="audit",
+    with exact():
+        share = outcome.fee_change - outcome.recoupment_change
+    lines = [InvoiceLine("1", reason, _audit_line("audit", share, reason))]
+    if outcome.recoupment_change:
+        searched = f"{reason}; search cost paid back"
+        line = _audit_line("recoupment", outcome.recoupment_change, searched)
+        lines.append(InvoiceLine("2", searched, line))
+    return _successor(
+        invoice, outcome.document, number, series, issued_at, tuple(lines),
+        outcome.fee_change, -outcome.holdback_released, outcome.tax, reason,
+    )  # fmt: skip
+
+
+def _audit_line(kind: str, amount: Decimal, reason: str) -> FeeLine:
+    return FeeLine(
+        kind=kind,
         model="",
         system="",
         segment="",
@@ -126,14 +149,10 @@ def audit_document(
         bound=Decimal(0),
         counterfactual=None,
         billed_savings=Decimal(0),
-        amount_unrounded=outcome.fee_change,
-        amount=outcome.fee_change,
+        amount_unrounded=amount,
+        amount=amount,
         reason=reason,
     )
-    return _successor(
-        invoice, outcome.document, number, series, issued_at, (InvoiceLine("1", reason, line),),
-        outcome.fee_change, -outcome.holdback_released, outcome.tax, reason,
-    )  # fmt: skip
 
 
 def _check_previous(invoice: Invoice, previous: Sequence[Invoice]) -> None:

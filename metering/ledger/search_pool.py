@@ -66,6 +66,28 @@ class SearchCost:
             "ledger_sha256": self.ledger_sha256,
         }
 
+    @classmethod
+    def from_json(cls, value: object) -> SearchCost:
+        """Inverse of `to_json`; the rows must sum to the cost."""
+        fields = Fields(value, "search_cost")
+        fields.text("schema", ["ignition.search-cost.v1"])
+        rows = tuple(
+            _booked(item, f"search_cost.rows[{index}]")
+            for index, item in enumerate(fields.items("rows"))
+        )
+        cost = cls(
+            customer=str(fields.any("customer")),
+            model=str(fields.any("model")),
+            currency=check_currency(fields.text("currency")),
+            cost=fields.decimal("cost"),
+            rows=rows,
+            ledger_sha256=fields.text("ledger_sha256"),
+        )
+        fields.finish()
+        if _sum(rows) != cost.cost:
+            raise Refusal("search_cost.cost", to_text(cost.cost), to_text(_sum(rows)))
+        return cost
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -75,6 +97,7 @@ class Pool:
     recouped: Decimal = Decimal(0)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "recouped", parse_decimal(self.recouped, "pool.recouped"))
         kinds = {(search.customer, search.model, search.currency) for search in self.searches}
         if len(kinds) > 1:
             raise Refusal("pool", sorted(kinds), "searches of one customer, model and currency")
@@ -111,11 +134,25 @@ def read_ledger(text: str) -> SearchCost:
         raise Refusal("ledger", sorted(owners), "one customer, model and currency a ledger")
     customer, model, currency = owners.pop()
     rows = tuple(_rows(sums.items()))
-    with exact():
-        cost = carried(sum((row.cost for row in rows), Decimal(0)))
     return SearchCost(
-        customer, model, check_currency(currency), cost, rows, digest_bytes(text.encode())
+        customer, model, check_currency(currency), _sum(rows), rows, digest_bytes(text.encode())
     )
+
+
+def _sum(rows: Sequence[Booked]) -> Decimal:
+    """Twelve places: a quotient of seconds and hours has no last digit."""
+    with exact():
+        return carried(sum((row.cost for row in rows), Decimal(0)))
+
+
+def _booked(value: object, where: str) -> Booked:
+    fields = Fields(value, where)
+    row = Booked(
+        fields.text("work"), fields.text("outcome"), fields.integer("bookings"),
+        fields.decimal("seconds"), fields.decimal("cost"),
+    )  # fmt: skip
+    fields.finish()
+    return row
 
 
 def _book(line: str, number: int, sums: dict[tuple[str, str], list[Decimal]]) -> tuple[str, ...]:

@@ -8,29 +8,36 @@ here: facts become verified savings in the engine, everything else is a service 
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kernelgen.agent.ledger import Booking, Ledger
 from metering.cases import Case
 from metering.cases.verified import baseline_history, verify
 from metering.contract import Contract
 from metering.decimals import to_text
 from metering.ledger import Invoice as InvoiceDocument
 from metering.money import allocate, to_minor_units
-from metering.plan import Period, Seeds, short_run_plan
+from metering.plan import Period, PriceBook, Seeds, short_run_plan
 from portal.audits.models import Review
 from portal.audits.services import auditor_key_register, review_approve, review_open
 from portal.billing.corrections import audit_settle, credit_issue, dispute_open, dispute_release
 from portal.billing.models import BillingPeriod, Invoice, SavingsRecord
+from portal.billing.recoupment import search_cost_book
 from portal.billing.savings import savings_verify
 from portal.billing.services import invoice_issue, period_open
 from portal.contracts.agreement import signed_bytes
 from portal.contracts.models import ContractVersion
 from portal.contracts.services import contract_draft, party_key_register, plan_sign
-from portal.runs.models import Measurement
+from portal.registry.models import ModelMix, System
+from portal.registry.models import PriceBook as PriceBookRow
+from portal.registry.services import price_book_publish
+from portal.runs.models import Measurement, Tuning
 from portal.runs.services import (
     BaselineFigures,
     MeasuredFigures,
@@ -43,18 +50,46 @@ from portal.runs.services import (
 from reports.canonical import canonical_json
 from reports.envelope import add, sign
 from reports.keys import key_id, public_pem
+from tests.portal.conftest import Cast, Keys
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every contract of these tests stands on."""
+
+    cast: Cast
+    keys: Keys
+    home: Path
+    system: System
+    mix: ModelMix
+    book: PriceBookRow
+
+
+@pytest.fixture
+def stage(cast: Cast, keys: Keys, home: Path, system: System, mix: ModelMix) -> Stage:
+    """Two cores of one machine, one model, one price book, and everybody's keys."""
+    book = price_book_publish(
+        actor=cast.owner,
+        organisation=cast.organisation,
+        document=PriceBook("EUR", Decimal("0.05"), datetime(2023, 1, 1, tzinfo=UTC), "agreement"),
+    )
+    return Stage(cast, keys, home, system, mix, book)
 
 
 class Settled:
     """One contract on the stage: signed by all three, with an approved measurement."""
 
-    def __init__(self, stage: Any, contracts: tuple[Contract, ...], name: str) -> None:
+    def __init__(self, stage: Stage, contracts: tuple[Contract, ...], name: str) -> None:
         self.stage, self.name = stage, name
         self.versions = [self._agree(replace(each, contract_id=name)) for each in contracts]
         self.measurement = self._approved(self.versions[0])
-        self.invoices: list[Invoice] = []
+
+    def document(self, number: int) -> Invoice:
+        """The contract's invoice or release of that number, as a case counts them."""
+        rows = Invoice.objects.filter(period__contract_id=self.name).exclude(kind="credit_note")
+        return rows.order_by("sequence")[number - 1]
 
     def contract(self, period: Period) -> ContractVersion:
         """The version in force at a period's start, or the first one."""
@@ -100,6 +135,20 @@ class Settled:
             )
         return version
 
+    def _book_search(self, tuning: Tuning, contract: Contract) -> None:
+        """An hour of search on a core whose price makes it cost what the contract recoups."""
+        if contract.recoupment is None:
+            return
+        path: Path = self.stage.home / "ledgers" / f"{self.name}.jsonl"
+        ledger = Ledger(
+            path, contract.recoupment.amount, contract.currency, customer="lumen", model=self.name
+        )
+        ledger.book(Booking("gemm", "judge", "wrong", 1200.0))
+        ledger.book(Booking("gemm", "compile", "done", 2400.0))
+        search_cost_book(
+            actor=self.stage.cast.platform, tuning=tuning, ledger=path.read_text("utf-8")
+        )
+
     def _approved(self, version: ContractVersion) -> Measurement:
         """A measurement of this contract under the auditor's signature."""
         stage = self.stage
@@ -125,11 +174,13 @@ class Settled:
         )
         package_dir: Path = stage.home / "packages" / self.name
         package_dir.mkdir(parents=True)
+        tuning = tuning_open(
+            actor=stage.cast.platform, baseline=baseline, seed=1, budget_s=Decimal(10)
+        )
+        self._book_search(tuning, Contract.from_json(version.contract))
         package = package_store(
             actor=stage.cast.platform,
-            tuning=tuning_open(
-                actor=stage.cast.platform, baseline=baseline, seed=1, budget_s=Decimal(10)
-            ),
+            tuning=tuning,
             manifest={"isa": "avx512"},
             manifest_sha256="cd" * 32,
             model_gate={"correct": True},
@@ -178,7 +229,7 @@ class Settled:
         return Measurement.objects.get(pk=measured.pk)
 
 
-def settle(stage: Any, value: Json, name: str) -> Json:
+def settle(stage: Stage, value: Json, name: str) -> Json:
     """Do every step of a case through the services; answer from the rows."""
     case = Case.from_json(value)
     settled = Settled(stage, case.contracts, name)
@@ -199,7 +250,7 @@ def settle(stage: Any, value: Json, name: str) -> Json:
             told.append(_bill(settled, case, periods[step.period]))
             continue
         number = int(step.document.rsplit("-", 1)[1])
-        invoice = settled.invoices[number - 1]
+        invoice = settled.document(number)
         if step.kind == "dispute":
             told.append(_dispute(settled, invoice, list(step.lines or ())))
         elif step.kind == "resolve":
@@ -215,7 +266,7 @@ def settle(stage: Any, value: Json, name: str) -> Json:
         "periods": [_period(row) for row in sorted(periods.values(), key=lambda r: r.starts_at)],
         "baselines": _baselines(settled, case),
         "steps": told,
-        "documents": [_document(row, case) for row in rows.order_by("issued_at", "created_at")],
+        "documents": [_document(row, case) for row in rows.order_by("created_at")],
     }
 
 
@@ -234,8 +285,7 @@ def _bill(settled: Settled, case: Case, period: BillingPeriod) -> Json:
         verified=verified,
         standard_error=error,
     )
-    invoice = invoice_issue(actor=cast.finance, savings=record)
-    settled.invoices.append(Invoice.objects.get(pk=invoice.pk))
+    invoice_issue(actor=cast.finance, savings=record)
     stored = SavingsRecord.objects.get(pk=record.pk).document
     return {
         "step": "bill",

@@ -257,6 +257,32 @@ def test_many_callers_get_the_same_savings(threads_db, cast, approved, metered):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_eight_callers_at_once_get_one_invoice(threads_db, cast, approved, metered):
+    """frappe/central#170: six workers read, found none, and wrote six."""
+    record = compute(cast, approved, "2026-09")
+    ready = threading.Barrier(8)
+    got: list[object] = []
+
+    def call() -> None:
+        try:
+            ready.wait()
+            got.append(invoice_issue(actor=cast.finance, savings=record).number)
+        except BaseException as error:
+            got.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == ["INV-000001"] * 8
+    assert (Invoice.objects.count(), NumberSeries.objects.get().last) == (1, 1)
+    assert sum(entry.amount for entry in JournalEntry.objects.all()) == 0
+
+
+@pytest.mark.django_db(transaction=True)
 def test_many_callers_get_the_same_invoice(threads_db, cast, approved, metered):
     record = compute(cast, approved, "2026-09")
     later = compute(cast, approved, "2026-10")

@@ -1,51 +1,22 @@
 """Every hand-computed case of tests/golden/contracts.json, through services and database."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
 from metering.cases import Case, play
-from metering.plan import PriceBook
 from metering.refusal import Refusal
 from portal.billing.models import JournalEntry
-from portal.registry.models import ModelMix, System
-from portal.registry.models import PriceBook as PriceBookRow
-from portal.registry.services import price_book_publish
 from tests.metering.golden_cases import GOLDEN, Json, case_files, read_back
-from tests.portal.conftest import Cast, Keys
-from tests.portal.golden_database import settle
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What every contract of the golden cases stands on."""
-
-    cast: Cast
-    keys: Keys
-    home: Path
-    system: System
-    mix: ModelMix
-    book: PriceBookRow
-
-
-@pytest.fixture
-def stage(cast: Cast, keys: Keys, home: Path, system: System, mix: ModelMix) -> Stage:
-    book = price_book_publish(
-        actor=cast.owner,
-        organisation=cast.organisation,
-        document=PriceBook("EUR", Decimal("0.05"), datetime(2023, 1, 1, tzinfo=UTC), "agreement"),
-    )
-    return Stage(cast, keys, home, system, mix, book)
-
+from tests.portal.golden_database import Stage, settle
+from tests.portal.golden_database import stage as stage
 
 AMOUNTS = ("kind", "fee", "holdback", "net", "taxable", "tax", "payable", "status")
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=[golden["id"] for golden in GOLDEN])
 def test_golden_through_the_database(stage: Stage, golden: Json) -> None:
+    """getlago/lago-api#5560: what is stored is what the preview said, to the cent."""
     answers = []
     for number, value in enumerate(case_files(golden)):
         stored = settle(stage, value, f"{golden['id']}-{number}")

@@ -67,6 +67,9 @@ def credit_issue(
         )
     previous = _credits(invoice)
     document = InvoiceDocument.from_json(invoice.document)
+    if previous and not any(left_to_credit(document, previous).values()):
+        # Credited in full: whoever asks again, at once or later, gets the note that did it.
+        return Invoice.objects.get(number=previous[-1].number)
     moment = _moment(issued_at)
     note = credit_note(
         document,
@@ -165,7 +168,8 @@ def audit_settle(
         actor=actor,
         subject=correction,
         organisation=invoice.organisation,
-        data={"invoice": invoice.number, "document": row.number if row else "",
+        data={"invoice": invoice.number, "number": row.number if row else "",
+              "sha256": row.sha256 if row else "",
               "audited_fee": str(outcome.audited_fee), "gross": str(outcome.gross)},
     )  # fmt: skip
     if row is not None:

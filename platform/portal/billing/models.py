@@ -9,7 +9,7 @@ from portal.accounts.models import Organisation
 from portal.contracts.models import ContractVersion
 from portal.documents.models import StoredFile
 from portal.records import Issued, Record
-from portal.runs.models import Measurement
+from portal.runs.models import Measurement, Tuning
 
 
 class UsageBatch(Issued):
@@ -223,6 +223,34 @@ class Invoice(Issued):
 
     def __str__(self) -> str:
         return self.number
+
+
+class SearchCost(Issued):
+    """What one search for kernels cost, summed from its ledger: what a contract may recoup."""
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="search_costs"
+    )
+    contract_id = models.CharField(max_length=64)
+    tuning = models.OneToOneField(Tuning, on_delete=models.PROTECT, related_name="booked_cost")
+    currency = models.CharField(max_length=3)
+    cost = models.DecimalField(max_digits=30, decimal_places=12)
+    document = models.JSONField(help_text="metering.ledger.SearchCost as JSON")
+    ledger_sha256 = models.CharField(max_length=64)
+
+    class Meta:
+        ordering = ("created_at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("organisation", "ledger_sha256"), name="one_booking_per_ledger"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(cost__gte=0), name="search_cost_not_negative"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.contract_id}: {self.cost} {self.currency}"
 
 
 class Correction(Issued):

@@ -6,17 +6,18 @@ amount: `metering.contract.fee` does. Savings metered by usage are `services.sav
 """
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 from django.db import transaction
 from django.utils import timezone
 
 from metering.contract import Contract, FeeBreakdown, LedgerState, VerifiedSavings, fee
-from metering.decimals import to_text
+from metering.decimals import exact, to_text
 from metering.savings import SavingsLine, verified_savings
 from portal.accounts.access import Actor, require
 from portal.audits.models import Review
-from portal.billing.models import BillingPeriod, Correction, SavingsRecord
+from portal.billing.models import BillingPeriod, Correction, SavingsRecord, SearchCost
 from portal.contracts.models import ContractVersion
 from portal.events.services import event_record
 from portal.runs.models import Measurement
@@ -58,7 +59,7 @@ def state_before(period: BillingPeriod) -> LedgerState:
         )
     previous = others.filter(period__label__lt=period.label).order_by("-period__label").first()
     if previous is None:
-        return LedgerState()
+        return _with_searches(period, LedgerState())
     state = LedgerState.from_json(previous.document["breakdown"]["state"])
     for correction in Correction.objects.filter(
         organisation=period.organisation,
@@ -69,7 +70,20 @@ def state_before(period: BillingPeriod) -> LedgerState:
             taken=LedgerState.from_json(correction.taken),
             instead=LedgerState.from_json(correction.instead),
         )
-    return state
+    return _with_searches(period, state)
+
+
+def _with_searches(period: BillingPeriod, state: LedgerState) -> LedgerState:
+    """The state with what searches have cost so far, where the contract recoups any of it."""
+    if period.contract_version.contract["recoupment"] is None:
+        return state
+    booked = SearchCost.objects.filter(
+        organisation=period.organisation, contract_id=period.contract_id
+    )
+    with exact():
+        # Summed here: SQLite adds decimals as floats.
+        recorded = sum(booked.values_list("cost", flat=True), Decimal(0))
+    return replace(state, recorded=recorded)
 
 
 @transaction.atomic
