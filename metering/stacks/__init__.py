@@ -12,7 +12,14 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 from metering.loadgen.spec import GraphOptimization, SutSpec
-from metering.stacks import kernel_package, null, onnx_runtime, openvino_cpu, torch_cpu
+from metering.stacks import (
+    kernel_package,
+    llama_cpp,
+    null,
+    onnx_runtime,
+    openvino_cpu,
+    torch_cpu,
+)
 from metering.stacks.system import (
     Embeddings,
     GenerationLimit,
@@ -42,6 +49,7 @@ _STACKS: MappingProxyType[str, Stack] = MappingProxyType(
         "onnxruntime": onnx_runtime,
         "openvino": openvino_cpu,
         "torch": torch_cpu,
+        "llama.cpp": llama_cpp,
         "kernelgen": kernel_package,
         "null": null,
     }
@@ -53,7 +61,7 @@ _REMOTE: MappingProxyType[str, str] = MappingProxyType(
         "openai": "metering.stacks.endpoint.openai_chat",
     }
 )
-STOCK = ("onnxruntime", "openvino", "torch")
+STOCK = ("onnxruntime", "openvino", "torch", "llama.cpp")
 
 
 def _stack(name: str) -> Stack:

@@ -9,7 +9,9 @@ saying so, therefore nothing it made is run before its outputs were compared.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -37,6 +39,21 @@ class TorchModel:
     module: Any
     inputs: tuple[str, ...]
     ports: tuple[OutputPort, ...]
+
+    def compiled(self) -> TorchModel:
+        """The same module through ``torch.compile``, for inputs of any size.
+
+        What the compiler cannot trace (shapes worked out in tensors, mostly) stays eager, as
+        PyTorch's own fallback has it. Compilation takes place in this process, at the first call.
+        """
+        torch: Any = importlib.import_module("torch")
+        tracing: Any = importlib.import_module("torch._dynamo.config")
+        tracing.suppress_errors = True
+        compiling: Any = importlib.import_module("torch._inductor.config")
+        compiling.compile_threads = 1
+        # It explains each fallback at length; the output of a run is a log of its own.
+        logging.getLogger("torch._dynamo").setLevel(logging.CRITICAL)
+        return dataclasses.replace(self, module=torch.compile(self.module, dynamic=True))
 
     def run(self, feeds: Arrays, output: int) -> npt.NDArray[Any]:
         torch: Any = importlib.import_module("torch")

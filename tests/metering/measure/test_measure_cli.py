@@ -33,6 +33,7 @@ def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
         "onnxruntime",
         "openvino",
         "torch",
+        "llama.cpp",
     }
 
 

@@ -27,15 +27,17 @@ from tests.conftest import MODEL_CACHE
 from tests.metering.measure.test_stacks import embed
 
 HERE = torch_cpu.discover().available
-SUT = {"stack": "torch", "graph_optimization": "default", "batch": 16}
+SUT = {"stack": "torch", "graph_optimization": "basic", "batch": 16}
 # Importing PyTorch and converting take longer than the limits of the other tests allow for.
-PATIENT = {"stall_limit_s": 120.0, "wall_limit_s": 180.0}
+PATIENT = {"stall_limit_s": 400.0, "wall_limit_s": 500.0}
 
 
+@pytest.mark.parametrize("level", ["basic", "extended"], ids=["eager", "compiled"])
 def test_sentences_are_embedded_like_the_reference(
-    make_spec: Callable[..., RunSpec], inputs: dict[str, Any], tmp_path: Path
+    make_spec: Callable[..., RunSpec], inputs: dict[str, Any], tmp_path: Path, level: str
 ) -> None:
-    spec = make_spec(SUT, mode="accuracy", **PATIENT)
+    sut = {**SUT, "graph_optimization": level}
+    spec = make_spec(sut, mode="accuracy", **PATIENT)
     if not HERE:
         with pytest.raises(StackError, match=r"pip install 'ignition\[torch\]'"):
             loadgen.run(spec, tmp_path / "run")
@@ -44,13 +46,15 @@ def test_sentences_are_embedded_like_the_reference(
     assert result.state == "VALID", result.reasons
     logged = accuracy_outputs((tmp_path / "run/mlperf_log_accuracy.json").read_bytes())
     np.testing.assert_allclose(logged, embed(inputs["model"], inputs["library"]), atol=2e-5)
-    timed = loadgen.run(make_spec(SUT, sampled_outputs=20, **PATIENT), tmp_path / "timed")
+    if level == "extended":
+        return  # Compiled again in each process, in minutes: once shows what it answers.
+    timed = loadgen.run(make_spec(sut, sampled_outputs=20, **PATIENT), tmp_path / "timed")
     assert timed.state == "VALID", timed.reasons
 
 
 def test_lines_are_read_like_on_onnx_runtime(tmp_path: Path) -> None:
     model = zoo.fetch("pp-ocrv4-recogniser", MODEL_CACHE)
-    sut = SutSpec("torch", graph_optimization="default", batch=3)
+    sut = SutSpec("torch", graph_optimization="basic", batch=3)
     if not HERE:
         with pytest.raises(StackError, match=r"pip install 'ignition\[torch\]'"):
             stacks.open_recogniser(sut, model, "")

@@ -103,13 +103,15 @@ def test_single_stream_reports_the_early_stopped_percentile(
 
 def test_discovery_names_version_and_build_without_importing() -> None:
     infos = {info.name: info for info in stacks.discover_stock()}
-    assert list(infos) == ["onnxruntime", "openvino", "torch"]
+    assert list(infos) == ["onnxruntime", "openvino", "torch", "llama.cpp"]
     for name in ("onnxruntime", "openvino"):
         assert infos[name].available
         assert infos[name].version == metadata.version(name)
         assert len(infos[name].digest) == 64
-    assert not infos["torch"].available
-    assert "torch" in infos["torch"].reason or "ONNX" in infos["torch"].reason
+    for name, extra in (("torch", "torch"), ("llama.cpp", "llama")):
+        info = infos[name]
+        # Optional extras: here with a build of their own, or absent with what to install.
+        assert len(info.digest) == 64 if info.available else f"'ignition[{extra}]'" in info.reason
 
 
 def test_a_stack_that_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +120,7 @@ def test_a_stack_that_is_not_there_says_what_to_install(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(metadata, "distribution", missing)
     infos = stacks.discover_stock()
-    assert [info.available for info in infos] == [False, False, False]
+    assert [info.available for info in infos] == [False] * 4
     assert "pip install 'ignition[openvino]'" in infos[1].reason
     with pytest.raises(StackError, match="not installed"):
         stacks.discover(SutSpec("onnxruntime"))
