@@ -193,6 +193,11 @@ def test_the_aa_runs_in_the_place_of_the_uplift_are_refused(evidence: Path) -> N
         recompute(evidence)
 
 
+def slow_down(pair: Any) -> None:
+    """As if the machine had run at half its pace around the baseline's run."""
+    pair["conditions"]["base"]["pace_ns"] *= 2
+
+
 @pytest.mark.slow
 def test_a_whole_measurement_from_sweep_to_decision(inputs: dict[str, Any], tmp_path: Path) -> None:
     source = Path(__file__).with_name("evidence_chain.py")
@@ -206,6 +211,17 @@ def test_a_whole_measurement_from_sweep_to_decision(inputs: dict[str, Any], tmp_
     assert found.accuracy.passed
     # Whether a busy machine is measurable is its own affair; either way there is one clear answer.
     assert found.decision.kept == (not found.decision.reasons)
+    # The guards of the second method, from what was measured and from what was looked at.
+    assert found.cache is not None
+    assert found.second is not None
+    assert found.second.precision.passed
+    assert found.second.conditions.slower is not None
+    assert {"cache", "precision", "conditions", "held_back"} <= set(found.to_dict())
+    spoiled = shutil.copytree(tmp_path / "evidence", tmp_path / "spoiled")
+    edit(spoiled / "uplift/pairs.json", lambda pairs: [slow_down(pair) for pair in pairs["pairs"]])
+    assert [text for text in recompute(spoiled).decision.reasons if "slower around" in text]
+    edit(spoiled / "uplift/pairs.json", lambda pairs: pairs["pairs"][3].pop("conditions"))
+    assert "1 pairs have none on record" in "; ".join(recompute(spoiled).decision.reasons)
     frozen = document(tmp_path / "evidence/baseline/baseline.json")
     assert frozen["as_found"]["sut"]["graph_optimization"] == "basic"
     assert {row["sut"]["stack"] for row in frozen["table"]} == {"onnxruntime", "openvino"}
