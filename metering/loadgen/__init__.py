@@ -14,7 +14,7 @@ from metering.loadgen.calibrate import (
     calibrate,
     matched,
 )
-from metering.loadgen.result import Latency, RunResult, State
+from metering.loadgen.result import Latency, RunResult, State, TokenFigures, TokenLatency
 from metering.loadgen.spec import RunSpec, Seeds, SpecError, SutSpec
 from metering.loadgen.supervisor import Heartbeat, RunRefused, run
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
@@ -33,6 +33,8 @@ __all__ = [
     "SpecError",
     "State",
     "SutSpec",
+    "TokenFigures",
+    "TokenLatency",
     "calibrate",
     "load_run",
     "load_spec",

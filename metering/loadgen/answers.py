@@ -38,8 +38,11 @@ def encode_texts(texts: Sequence[str], count: int) -> list[bytes]:
 
 
 def encode_tokens(tokens: Sequence[int]) -> bytes:
-    """Little-endian int32. Raises OverflowError for an id that is none."""
-    return b"".join(int(token).to_bytes(TOKEN_BYTES, "little", signed=True) for token in tokens)
+    """Little-endian int32. Raises ValueError for what is no token id."""
+    ids = np.asarray(tokens, dtype=np.int64)
+    if ids.size and not 0 <= ids.min() <= ids.max() < 2**31:
+        raise ValueError(f"token ids from {ids.min()} to {ids.max()}, wanted 0 to {2**31 - 1}")
+    return ids.astype("<i4").tobytes()
 
 
 def decode_tokens(data: bytes) -> list[int]:

@@ -234,7 +234,8 @@ def floor_spec(spec: RunSpec) -> RunSpec:
         arrangement=spec.sut.arrangement,
         batch=spec.sut.batch,
     )
-    samples = 1_000 if spec.scenario == "SingleStream" else 20_000
+    few = spec.scenario == "SingleStream" or spec.task == "generation"
+    samples = 1_000 if few else 20_000
     probe = probe_spec(dataclasses.replace(spec, sut=sut, package_sha256=""), samples)
     return dataclasses.replace(probe, run_id=f"{spec.run_id}-floor"[:120], warmup_ms=0)
 

@@ -229,6 +229,8 @@ def _run_child(
         process.wait()
         processes.kill_marked(out)
         raise
+    # What it wrote since the last look counts too; of its memory nothing is left by now.
+    stopped = stopped or _over_limit(process.pid, launch, out)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode < 0:
         # The warden may have died before it could end what the run started.

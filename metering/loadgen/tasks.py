@@ -7,6 +7,7 @@ which answers batches and warms up. It runs on the instance's own thread, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,9 +98,9 @@ class _Generating:
                 )
             if not tokens[position]:
                 self._ledger.begin(ids[position], encode_tokens(new[:1]))
-            tokens[position].extend(int(token) for token in new)
+            tokens[position].extend(map(index, new))
             self._ledger.tokens += len(new)
-            if self._has_ended(tokens[position]):
+            if self._has_ended(tokens[position], new):
                 ended[position] = True
                 self._ledger.complete_tokens(ids[position], tokens[position])
         if not all(ended):
@@ -108,9 +109,10 @@ class _Generating:
                 "before their limit and without the end token"
             )
 
-    def _has_ended(self, tokens: Sequence[int]) -> bool:
+    def _has_ended(self, tokens: Sequence[int], new: Sequence[int]) -> bool:
+        """Looks at ``new`` alone for the end token: before it, the answer had not ended."""
         limit = self._limit
-        if len(tokens) > limit.max_new_tokens or limit.end_token in tokens[:-1]:
+        if len(tokens) > limit.max_new_tokens or limit.end_token in new[:-1]:
             raise AnswerError(
                 f"an answer of {len(tokens)} tokens, wanted at most {limit.max_new_tokens} and "
                 f"none after the end token {limit.end_token}"

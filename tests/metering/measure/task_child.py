@@ -84,6 +84,16 @@ class Nowhere(TinyGenerator):
         yield len(batch), [1]
 
 
+class Fractions(TinyGenerator):
+    def generate(self, batch, limit):
+        yield 0, [1.5]
+
+
+class BelowZero(TinyGenerator):
+    def generate(self, batch, limit):
+        yield 0, [-1]
+
+
 def no_first_token():
     """What LoadGen itself makes of an answer whose first token nobody reported."""
     ledger.CompletionLedger.begin = lambda self, response_id, first: self._begun.add(response_id)
@@ -111,6 +121,8 @@ SYSTEMS = {
     "stalls": Stalling,
     "nowhere": Nowhere,
     "slow": Slow,
+    "fractions": Fractions,
+    "below_zero": BelowZero,
     "one_token": OneToken,
 }
 

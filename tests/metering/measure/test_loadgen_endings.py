@@ -104,6 +104,20 @@ def test_each_ending_has_its_state_and_its_reason(
     assert "mlperf_log_trace.json" not in left
 
 
+def test_a_log_that_meets_the_disk_limit_is_no_result(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """LoadGen itself goes on without a word when it cannot write, and calls the run VALID."""
+    spec = make_spec(**null(sampled_outputs=2000, file_limit_bytes=2**20))
+    result = loadgen.run(spec, tmp_path / "run")
+    assert result.state == "ERROR"
+    assert "disk: " in result.reasons[0]
+    assert (tmp_path / "run/mlperf_log_accuracy.json").stat().st_size == 2**20
+    detail = (tmp_path / "run/mlperf_log_detail.txt").read_text()
+    assert '"result_validity", "value": "VALID"' in detail
+    # The time of the measuring process, which the warden waited for, is that of the run.
+    assert result.cpu_s > 0.1
+    assert loadgen.load_run(tmp_path / "run") == result
+
+
 def test_loadgen_calls_a_double_completion_valid_and_we_do_not(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:

@@ -138,6 +138,8 @@ def test_generated_tokens_are_in_the_accuracy_log(
         ("too_long", {}, "ERROR", "wanted at most 10"),
         ("short", {}, "ERROR", "stopped before their limit"),
         ("nowhere", {}, "ERROR", "no such position"),
+        ("fractions", {}, "ERROR", "'float' object cannot be interpreted as an integer"),
+        ("below_zero", {}, "ERROR", "token ids from -1 to -1, wanted 0 to"),
         ("stalls", {"stall_limit_s": 0.8}, "HUNG", "no progress"),
         # LoadGen goes on over memory that holds no such time, and calls the run VALID.
         ("no_first_token", {"scenario": "SingleStream"}, "ERROR", "before it's first token"),
