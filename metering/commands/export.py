@@ -42,6 +42,8 @@ def _export(arguments: argparse.Namespace) -> int:
     documents = [Invoice.from_json(load(path)) for path in arguments.invoices]
     out = arguments.out or _free(Path(FORMATS[arguments.format].file_name))
     data, record = export_documents(arguments.format, documents)
+    if out.resolve() in {path.resolve() for path in arguments.invoices}:
+        raise Refusal("--out", out, "another file than the documents", "name a new file")
     out.write_bytes(data)
     print(f"{out}: {len(documents)} document(s), {len(data)} bytes")
     beside = out.with_name(out.name + ".manifest.json")

@@ -52,15 +52,18 @@ def read_parquet(data: bytes) -> tuple[list[str], list[dict[str, str]]]:
     """Header and rows as text; an empty cell is null. Refuses what is not parquet, or too long."""
     try:
         file = pq.ParquetFile(io.BytesIO(data))
-        if file.metadata.num_rows > MAX_ROWS:
-            raise Refusal("file", f"{file.metadata.num_rows} rows", f"at most {MAX_ROWS}")
-        table = file.read()
-    except (pa.ArrowException, OSError) as error:
+        count = file.metadata.num_rows
+        table = file.read() if count <= MAX_ROWS else None
+        cells = [] if table is None else table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        # Names that are no UTF-8 and times that no calendar has come as these.
         raise Refusal("file", "bytes that are not parquet", "parquet", str(error)) from error
+    if table is None:
+        raise Refusal("file", f"{count} rows", f"at most {MAX_ROWS}")
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     if floats:
         raise Refusal("column", ", ".join(floats), "exact decimals", "a float has lost the amount")
-    rows = [{name: _text(value) for name, value in row.items()} for row in table.to_pylist()]
+    rows = [{name: _text(value) for name, value in row.items()} for row in cells]
     return list(table.column_names), rows
 
 
@@ -86,6 +89,6 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, Decimal):
         return to_text(value)
-    if isinstance(value, datetime):
+    if isinstance(value, datetime) and value.tzinfo is not None:
         return instant_text(value.astimezone(UTC))
     return str(value)

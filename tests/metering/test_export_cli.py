@@ -98,6 +98,17 @@ def test_without_a_name_the_format_gives_one_and_nothing_is_overwritten(
     assert (tmp_path / "journal.csv").read_bytes() == before
 
 
+def test_a_document_is_never_overwritten_by_its_own_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = invoice_file(tmp_path)
+    before = source.read_bytes()
+    assert run(["export", "--format", "csv", source, "--out", tmp_path / "." / source.name]) == 2
+    assert "another file than the documents" in capsys.readouterr().err
+    assert source.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [source]
+
+
 def test_validate_says_no_and_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "x.csv"
     assert run(["export", "--format", "focus-1.2", invoice_file(tmp_path), "--out", out]) == 0

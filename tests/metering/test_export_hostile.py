@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import random
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -16,6 +18,7 @@ from pyarrow import parquet as pq
 from pyhanko.pdf_utils import embed, generic
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
+from metering import canonical
 from metering.__main__ import main
 from metering.export import FORMATS, export_documents, validate
 from metering.export.cii import cii_xml
@@ -105,6 +108,37 @@ def test_row_48_a_balance_of_one_cent_off_does_not_hold(tmp_path: Path) -> None:
     assert validate(path)[1] == []
     path.write_text(good.replace("  11031.30 ~", "  11031.31 ~", 1), encoding="utf-8")
     assert "11031.31 should be 11031.30" in str(validate(path)[1][0])
+
+
+# Files with broken bytes
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_file_with_broken_bytes_is_answered_and_never_holds(name: str, tmp_path: Path) -> None:
+    """Beside its manifest a changed file never holds; without it, the reader still only answers."""
+    documents = golden_documents()["G7"]
+    data, record = export_documents(name, documents[:1] if FORMATS[name].norm else documents)
+    path = tmp_path / FORMATS[name].file_name
+    beside = path.with_name(path.name + ".manifest.json")
+    draw = random.Random(48)
+    for _ in range(60):
+        broken = bytearray(data)
+        for _ in range(draw.choice((1, 1, 2, 5, 40))):
+            place = draw.randrange(len(broken))
+            match draw.randrange(3):
+                case 0:
+                    broken[place] ^= 1 << draw.randrange(8)
+                case 1:
+                    del broken[place : place + draw.randrange(1, 30)]
+                case _:
+                    broken[place:place] = draw.randbytes(draw.randrange(1, 10))
+        path.write_bytes(broken)
+        beside.unlink(missing_ok=True)
+        with contextlib.suppress(Refusal):
+            validate(path)
+        beside.write_bytes(canonical.dumps(record.to_json()))
+        with contextlib.suppress(Refusal):
+            assert bytes(broken) == data or validate(path)[1]
 
 
 # XML that asks for more than itself
