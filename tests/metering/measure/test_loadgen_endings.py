@@ -104,8 +104,11 @@ def test_each_ending_has_its_state_and_its_reason(
     assert "mlperf_log_trace.json" not in left
 
 
-def test_a_log_that_meets_the_disk_limit_is_no_result(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_a_log_that_meets_the_disk_limit_is_no_result(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LoadGen itself goes on without a word when it cannot write, and calls the run VALID."""
+    monkeypatch.setattr(supervisor, "_LIMITS_S", 3600.0)  # Only the look when it has ended.
     spec = make_spec(**null(sampled_outputs=2000, file_limit_bytes=2**20))
     result = loadgen.run(spec, tmp_path / "run")
     assert result.state == "ERROR"
