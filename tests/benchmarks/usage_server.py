@@ -216,3 +216,27 @@ def held(database_url: str) -> tuple[int, int, int]:
         ).fetchone()
     assert row is not None
     return int(row[0]), int(row[1]), int(row[2])
+
+
+def main(home: str, events: str, size: str) -> None:
+    """Send `events` in deliveries of `size` from two customers; print what came of it as JSON."""
+    customers, per_delivery = 2, int(size)
+    deliveries = int(events) // per_delivery // customers
+    prepared = [bodies(f"gateway-{n}", deliveries, per_delivery) for n in range(customers)]
+    with serving(Path(home), os.environ) as server:
+        outcome = send_all(server, prepared, per_delivery, kill_every=max(2, deliveries // 4))
+    print(
+        json.dumps(
+            {
+                "events": outcome.events,
+                "seconds": outcome.seconds,
+                "retries": outcome.retries,
+                "killed": server.killed,
+                "held": held(os.environ["DATABASE_URL"]),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
