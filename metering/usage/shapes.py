@@ -41,6 +41,8 @@ _TIME = (
     r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-3]):[0-5]\d)\"\z"
 )
 _PLAIN_TIME_LENGTH = len('2026-11-03T08:00:00Z"')
+# 1971 and 2100 in microseconds: the years that `_TIME` takes.
+_FIRST_MOMENT, _LAST_MOMENT = 365 * 86_400 * 10**6, 47_482 * 86_400 * 10**6
 _VALUES = ("source", "id", "time", "receivedtime")
 
 
@@ -91,17 +93,13 @@ class Block:
     def holds(self, starts: Ints, text: bytes) -> Mask:
         """Whether `text` stands at each of `starts`, compared eight bytes at a time."""
         found = np.ones(len(starts), np.bool_)
-        if len(text) < _WORD:
-            mask = np.uint64((1 << 8 * len(text)) - 1)
-            short = np.uint64(int.from_bytes(text, "little"))
-            found &= (self.words[starts] & mask) == short
-            return found
         last = len(text) - _WORD
-        for offset in [*range(0, last, _WORD), last]:
-            word = int.from_bytes(text[offset : offset + _WORD], "little")
-            # A run that leaves the block has no such text: its start is clipped to the padding.
+        mask = np.uint64((1 << 8 * min(len(text), _WORD)) - 1)
+        for offset in [*range(0, last, _WORD), max(last, 0)]:
+            word = np.uint64(int.from_bytes(text[offset : offset + _WORD], "little"))
+            # What would leave the block is looked for in its padding, and not found there.
             place = np.minimum(starts + offset, len(self.data))
-            found &= self.words[place] == np.uint64(word)
+            found &= (self.words[place] & mask) == word
         return found
 
     def _find_plain(self, octets: npt.NDArray[np.uint8]) -> None:
@@ -165,20 +163,20 @@ class Shape:
         rows = rows[found]
         columns = {name: block.column(rows, piece) for name, piece in self.places.items()}
         columns["samples"] = block.column(rows, self.volume)
-        sound = self._sound(columns)
+        sound = self._sound(block, rows, columns)
         if not sound.all():
             rows = rows[sound]
             columns = {name: column.filter(pa.array(sound)) for name, column in columns.items()}
         return self._parsed(rows, columns) if len(rows) else None
 
-    def _sound(self, columns: Mapping[str, Any]) -> Mask:
+    def _sound(self, block: Block, rows: Ints, columns: Mapping[str, Any]) -> Mask:
         """Where no name is empty or long, times are plain and the samples are a plain number."""
         around = (re.escape(self.before), re.escape(self.after))
         digits = rf"\A{around[0]}(?:0|[1-9]\d{{0,14}}){around[1]}\z"
         found = _mask(pc.match_substring_regex(columns["samples"], digits))
         for name, column in columns.items():
             if name in ("time", "receivedtime"):
-                found &= _mask(pc.match_substring_regex(column, _TIME))
+                found &= _times(block, block.starts_of(rows, self.places[name]), column)
             elif name in ("source", "id", "model", "system"):
                 # Bytes with the closing quotation mark; longer names are counted in characters
                 # by `read_event`.
@@ -288,10 +286,31 @@ def _template(event: Mapping[str, object]) -> tuple[tuple[bool, str], ...]:
     return (*parts, (False, fixed.removesuffix(",") + "}"))
 
 
+def _times(block: Block, starts: Ints, column: Any) -> Mask:
+    """Which of the times that begin at `starts` are plain.
+
+    A column of nothing but `2026-11-03T08:00:00Z` is left to Arrow's parser, which takes such text
+    exactly where the day and the time exist; anything else is matched text by text.
+    """
+    same = block.holds(starts + 10, b"T") & block.holds(starts + 19, b'Z"')
+    if same.all() and _all_plain(column):
+        try:
+            moments = pc.ascii_rtrim(column, '"').cast(pa.timestamp("us", "UTC"))
+        except pa.ArrowInvalid:
+            return _mask(pc.match_substring_regex(column, _TIME))
+        value = moments.cast(pa.int64()).to_numpy()
+        return cast(Mask, (value >= _FIRST_MOMENT) & (value < _LAST_MOMENT))
+    return _mask(pc.match_substring_regex(column, _TIME))
+
+
+def _all_plain(column: Any) -> bool:
+    return bool(pc.all(pc.equal(pc.binary_length(column), _PLAIN_TIME_LENGTH)).as_py())
+
+
 def _instants(column: Any) -> tuple[Ints, Any]:
     """Microseconds since 1970, and the text that the content has for them, still quoted."""
     text = pc.ascii_rtrim(column, '"')
-    plain = pc.all(pc.equal(pc.binary_length(column), _PLAIN_TIME_LENGTH)).as_py()
+    plain = _all_plain(column)
     if not plain:
         # Digits beyond the microsecond are not kept, as `parse_instant` does not keep them.
         text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
