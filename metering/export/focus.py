@@ -16,6 +16,7 @@ period it is about as its charge period.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from metering.decimals import exact, to_text
@@ -134,11 +135,16 @@ def _common(document: Invoice, amount: Decimal) -> dict[str, str]:
 
 
 def _billed_in(document: Invoice) -> tuple[Period, bool]:
-    """The period a document is billed in, and whether it corrects an earlier one."""
+    """The period a document is billed in, and whether it corrects an earlier one.
+
+    A correction is billed in its month of issue, or in what that month has left after the period
+    it is about, where periods do not begin with the month.
+    """
     period = document.period
     if document.kind == "invoice" or document.issued_at < period.end:
         return period, False
-    return Period.month_of(document.issued_at, period.zone), True
+    month = Period.month_of(document.issued_at, period.zone)
+    return replace(month, start=max(month.start, period.end)), True
 
 
 def _with_point(value: Decimal) -> str:

@@ -7,7 +7,7 @@ import io
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from metering.export import (
 )
 from metering.export.ubl import CAC, CBC
 from metering.ledger import Invoice, audit_document, credit_note, journal
+from metering.plan import Period
 from metering.refusal import Refusal
 from tests.metering.money_cases import CUSTOMER, ISSUED, bill, contract, invoice, verified
 
@@ -160,6 +161,13 @@ def test_a_correction_is_of_a_period_billed_before() -> None:
     assert {row["ChargeClass"] for row in release} == {"Correction"}
     assert {row["ChargePeriodEnd"] for row in release} == {"2026-11-30T23:00:00Z"}
     assert {row["BillingPeriodStart"] for row in release} == {"2026-12-31T23:00:00Z"}
+    middle = Period.anchored(date(2026, 11, 15), 1, "Europe/Berlin")[0]
+    issued_in = datetime(2026, 12, 20, tzinfo=UTC)
+    halved = rows_of(focus_csv([replace(history()[2], period=middle, issued_at=issued_in)])[0])
+    assert {row["ChargeClass"] for row in halved} == {"Correction"}
+    assert {row["ChargePeriodEnd"] for row in halved} == {"2026-12-14T23:00:00Z"}
+    assert {row["BillingPeriodStart"] for row in halved} == {"2026-12-14T23:00:00Z"}
+    assert {row["BillingPeriodEnd"] for row in halved} == {"2026-12-31T23:00:00Z"}
     within = replace(history()[3], issued_at=ISSUED - timedelta(days=5))
     fix = rows_of(focus_csv([within])[0])
     assert {row["ChargeClass"] for row in fix} == {""}

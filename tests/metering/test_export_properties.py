@@ -18,6 +18,7 @@ from metering.export.csv_safe import csv_text
 from metering.export.focus_columns import DECIMAL_KEYS, MONEY_KEYS
 from metering.export.parquet import read_parquet
 from metering.ledger import Invoice, audit_document, credit_note
+from metering.money import quantize
 from tests.metering.golden_documents import golden_documents
 from tests.metering.money_cases import ISSUED, UNHURRIED, bill, contract, invoice
 
@@ -42,10 +43,14 @@ def documents(draw: st.DrawFn) -> list[Invoice]:
     outcome = release_or_credit(terms, invoiced, bill(terms, *audited))
     if outcome.document != "none":
         found.append(audit_document(first, outcome, number="A-1", series="A", issued_at=LATER))
-    if second.payable:
-        found.append(
-            credit_note(second, number="CN-1", series="CN", issued_at=LATER, reason="wrong")
-        )  # fmt: skip
+    share = draw(st.sampled_from([Decimal(1), Decimal("0.25"), Decimal("0.51")]))
+    amounts = {line.line_id: quantize(line.amount * share, terms.currency) for line in second.lines}
+    amounts = {line_id: amount for line_id, amount in amounts.items() if amount}
+    if amounts:
+        note = credit_note(
+            second, number="CN-1", series="CN", issued_at=LATER, reason="wrong", amounts=amounts
+        )
+        found.append(note)
     return found
 
 
