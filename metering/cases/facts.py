@@ -100,6 +100,7 @@ class Stated:
     counterfactual: Decimal | None = None
     uplift_id: str = ""
     volume: int | None = None
+    corrects: str = ""
 
     @classmethod
     def from_json(cls, value: object, where: str, period: str | None = None) -> Stated:
@@ -121,6 +122,7 @@ class Stated:
             counterfactual=fields.optional_decimal("counterfactual"),
             uplift_id=_name(fields, "uplift_id"),
             volume=fields.integer("volume") if fields.has("volume") else None,
+            corrects=_name(fields, "corrects"),
         )
         fields.finish()
         return stated

@@ -125,6 +125,7 @@ def verify(
             baseline_id=row.estimate.baseline_id,
             uplift_id=row.uplift_id,
             volume=row.volume,
+            corrects=row.corrects,
         )
         for row, bound in zip(rows, _bounds(rows, gates, case.uncertainty), strict=True)
     )
@@ -189,7 +190,7 @@ def _computed(case: Case, period: Period) -> list[Stated]:
             usage.model, usage.system,
             _latest([item.measured for item in history], usage, "baseline"),
             _latest(optimised, usage, "optimised"),
-            "" if own == period else f"late from {own.label}",
+            "" if own == period else own.label,
         )  # fmt: skip
         with exact():
             sums[key] = sums.get(key, Decimal(0)) + usage.units
@@ -225,6 +226,7 @@ def _line(
         counterfactual = units * baseline.effective
     whole = units == units.to_integral_value()
     source = baseline.source
+    parts = (f"since {since}" if split else "", f"late from {late}" if late else "")
     estimate = Estimate(
         point=unit_cost_savings(units, baseline.effective, optimised.cost),
         standard_error=error,
@@ -236,10 +238,11 @@ def _line(
         model=model,
         system=system,
         estimate=estimate,
-        segment=", ".join(part for part in (f"since {since}" if split else "", late) if part),
+        segment=", ".join(part for part in parts if part),
         counterfactual=counterfactual,
         uplift_id=optimised.measurement_id,
         volume=int(units) if whole else None,
+        corrects=late,
     )
 
 

@@ -40,6 +40,7 @@ class FeeLine:
     `kind` is `share` (part of the fee that one model's savings carry) or `recoupment` (search
     cost paid back; model and system are empty). `billed_savings` is what the line contributed
     after gate, bound and counterfactual cap. `amount` is rounded, `residue` = amount - unrounded.
+    `corrects` is the label of the earlier, invoiced period whose late usage the line is, or "".
     """
 
     kind: str
@@ -56,6 +57,7 @@ class FeeLine:
     amount_unrounded: Decimal
     amount: Decimal
     reason: str
+    corrects: str = ""
 
     @property
     def residue(self) -> Decimal:
@@ -64,8 +66,10 @@ class FeeLine:
             return self.amount - self.amount_unrounded
 
     def to_json(self) -> dict[str, object]:
-        """JSON object."""
+        """JSON object; `corrects` only on a correction."""
+        correction = {"corrects": self.corrects} if self.corrects else {}
         return {
+            **correction,
             "kind": self.kind,
             "model": self.model,
             "system": self.system,
@@ -103,6 +107,7 @@ class FeeLine:
             amount_unrounded=fields.decimal("amount_unrounded"),
             amount=fields.decimal("amount"),
             reason=str(fields.any("reason")),
+            corrects=fields.text("corrects") if fields.has("corrects") else "",
         )
         fields.finish()
         return line

@@ -250,6 +250,7 @@ def _lines(
             amount_unrounded=carried(part),
             amount=amount,
             reason=item.reason,
+            corrects=item.line.corrects,
         )
         for item, part, amount in zip(counted, parts, amounts, strict=True)
     ]

@@ -107,7 +107,8 @@ class VerifiedLine:
     `point` is the estimate, `bound` the same at the one-sided 95 % lower bound, `counterfactual`
     what the volume would have cost on the baseline (None when not stated: then nothing is
     capped). `gate` is the reason why the line may not bill, or None. `segment` tells two lines of
-    one model apart, such as before and after a baseline reset inside the period.
+    one model apart, such as before and after a baseline reset inside the period. `corrects` is
+    the label of the earlier, invoiced period whose late usage this is, or "".
     """
 
     model: str
@@ -120,6 +121,7 @@ class VerifiedLine:
     baseline_id: str = ""
     uplift_id: str = ""
     volume: int | None = None
+    corrects: str = ""
 
     def __post_init__(self) -> None:
         if not self.model or not self.system:
@@ -140,8 +142,10 @@ class VerifiedLine:
         return (self.model, self.system, self.segment)
 
     def to_json(self) -> dict[str, object]:
-        """JSON object."""
+        """JSON object; `corrects` only on a correction."""
+        correction = {"corrects": self.corrects} if self.corrects else {}
         return {
+            **correction,
             "model": self.model,
             "system": self.system,
             "segment": self.segment,
@@ -169,6 +173,7 @@ class VerifiedLine:
             baseline_id=_maybe_empty(fields, "baseline_id"),
             uplift_id=_maybe_empty(fields, "uplift_id"),
             volume=fields.integer("volume") if fields.has("volume") else None,
+            corrects=_maybe_empty(fields, "corrects"),
         )
         fields.finish()
         return line

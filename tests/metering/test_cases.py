@@ -201,7 +201,8 @@ def test_late_usage_is_a_line_of_the_next_open_period() -> None:
     told = answer(value)
     assert fees(told) == ["20.00", "10.00"]
     (late,) = told["steps"][1]["breakdown"]["lines"]
-    assert late["segment"] == "late from 2026-01"
+    assert (late["segment"], late["corrects"]) == ("late from 2026-01", "2026-01")
+    assert "corrects" not in told["steps"][0]["breakdown"]["lines"][0]
     assert [(row["units"], row["reason"]) for row in told["unbilled"]] == [
         ("7", "received after the cutoff of the last period")
     ]

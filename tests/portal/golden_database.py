@@ -81,8 +81,10 @@ def stage(cast: Cast, keys: Keys, home: Path, system: System, mix: ModelMix) -> 
 class Settled:
     """One contract on the stage: signed by all three, with an approved measurement."""
 
-    def __init__(self, stage: Stage, contracts: tuple[Contract, ...], name: str) -> None:
-        self.stage, self.name = stage, name
+    def __init__(
+        self, stage: Stage, contracts: tuple[Contract, ...], name: str, option: Any = "B"
+    ) -> None:
+        self.stage, self.name, self.option = stage, name, option
         self.versions = [self._agree(replace(each, contract_id=name)) for each in contracts]
         self.measurement = self._approved(self.versions[0])
 
@@ -106,8 +108,11 @@ class Settled:
             actor=stage.cast.owner,
             organisation=stage.cast.organisation,
             contract=contract,
-            plan=short_run_plan(
-                f"P-{self.name}", cores=(0, 1), zone=contract.zone, seeds=Seeds(1, 2, 3, 4)
+            plan=replace(
+                short_run_plan(
+                    f"P-{self.name}", cores=(0, 1), zone=contract.zone, seeds=Seeds(1, 2, 3, 4)
+                ),
+                option=self.option,
             ),
             system=stage.system,
             mix=stage.mix,

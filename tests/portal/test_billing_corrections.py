@@ -20,8 +20,9 @@ from portal.billing.models import (
     JournalEntry,
     NumberSeries,
     SavingsRecord,
+    SearchCost,
 )
-from portal.billing.recoupment import pool_of, search_cost_book
+from portal.billing.recoupment import book_measured_search, pool_of, search_cost_book
 from portal.billing.sandbox import invoice_what_if
 from portal.billing.savings import BillingError, frozen_savings, savings_verify
 from portal.billing.services import invoice_issue, period_open
@@ -233,6 +234,27 @@ def test_a_search_is_booked_once_and_in_the_contracts_currency(settled):
         search_cost_book(
             actor=cast.platform, tuning=tuning, ledger=path.read_text().replace("wrong", "slower")
         )
+
+
+def test_the_search_behind_a_measurement_is_booked_from_its_evidence(settled):
+    """The ledger that kernelgen wrote travels with the evidence; without one, nothing is booked."""
+    cast, measurement = settled.stage.cast, settled.measurement
+    assert book_measured_search(actor=cast.finance, measurement=measurement) is None
+    written = settled.stage.home / "ledgers" / "C-corr.jsonl"
+    inside = settled.stage.home / measurement.evidence_path / "kernel" / "ledger.jsonl"
+    inside.parent.mkdir(exist_ok=True)
+    inside.write_bytes(written.read_bytes())
+    row = book_measured_search(actor=cast.finance, measurement=measurement)
+    assert row.cost == 1000
+    assert SearchCost.objects.count() == 1
+
+
+@pytest.mark.parametrize("option", ["A", "D"])
+def test_only_option_b_bills(stage, option):
+    other = Settled(stage, (contract(),), "C-option", option=option)
+    with pytest.raises(BillingError, match=f"option {option}"):
+        billed(other, "2026-01", 1000)
+    assert Invoice.objects.count() == 0
 
 
 def test_the_sandbox_recomputes_and_leaves_the_invoice_alone(settled):

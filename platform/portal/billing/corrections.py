@@ -119,7 +119,8 @@ def audit_settle(
     """
     require(actor, "invoice.audit", invoice.organisation)
     releases, notes = number_counter(SERIES), number_counter(CREDIT_SERIES)
-    found = Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT).first()
+    audits = Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT)
+    found: Correction | None = audits.first()
     if found:
         return found
     if invoice.kind != Invoice.Kind.INVOICE:
@@ -184,7 +185,8 @@ def dispute_open(
     """Set lines of an invoice aside; the others stay collectible. One open dispute an invoice."""
     require(actor, "dispute.open", invoice.organisation)
     Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    found = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN).first()
+    open_now = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN)
+    found: Dispute | None = open_now.first()
     if found:
         return found
     if invoice.corrections.exists():
@@ -302,7 +304,8 @@ def _split(invoice: Invoice, lines: Sequence[str], on: date) -> DisputeDocument:
 
 def _end_dispute(invoice: Invoice, outcome: str, at: datetime) -> Dispute | None:
     """Move the contested amount back; a credit note, if any, is booked apart."""
-    row = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN).first()
+    open_now = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN)
+    row: Dispute | None = open_now.first()
     if row is None:
         return None
     _post(invoice, _split(invoice, row.lines, row.opened_on).resolved(at.date()))

@@ -4,6 +4,8 @@ In: the ledger that kernelgen wrote while it searched. Out: one row per search t
 the next period's fee recoups no more than the rows sum to. Adding up is `metering.ledger`'s.
 """
 
+from decimal import Decimal
+
 from django.db import transaction
 
 from metering.ledger import Pool, SearchCost, read_ledger
@@ -13,7 +15,8 @@ from portal.billing.models import SavingsRecord
 from portal.billing.models import SearchCost as SearchCostRow
 from portal.billing.savings import BillingError
 from portal.events.services import event_record
-from portal.runs.models import Tuning
+from portal.runs.models import Measurement, Tuning
+from portal.workspace import absolute
 
 
 @transaction.atomic
@@ -25,7 +28,7 @@ def search_cost_book(*, actor: Actor, tuning: Tuning, ledger: str) -> SearchCost
     require(actor, "invoice.issue", tuning.organisation)
     version = tuning.baseline.contract_version
     cost = read_ledger(ledger)
-    found = SearchCostRow.objects.filter(tuning=tuning).first()
+    found: SearchCostRow | None = SearchCostRow.objects.filter(tuning=tuning).first()
     if found:
         if found.ledger_sha256 != cost.ledger_sha256:
             raise BillingError(f"{tuning}: booked already from another ledger")
@@ -59,6 +62,21 @@ def search_cost_book(*, actor: Actor, tuning: Tuning, ledger: str) -> SearchCost
     return row
 
 
+def book_measured_search(*, actor: Actor, measurement: Measurement) -> SearchCostRow | None:
+    """Book the search behind a measurement from the ledger in its evidence.
+
+    Only where the contract recoups searches. None when the evidence holds no ledger: then nothing
+    is recorded, and so nothing is recouped.
+    """
+    version = measurement.contract_version
+    path = absolute(measurement.evidence_path) / "kernel" / "ledger.jsonl"
+    if version.contract["recoupment"] is None or not path.is_file():
+        return None
+    return search_cost_book(
+        actor=actor, tuning=measurement.package.tuning, ledger=path.read_text("utf-8")
+    )
+
+
 def pool_of(*, organisation: Organisation, contract_id: str) -> Pool:
     """Every search of a contract, and what its latest computed period had recouped by then."""
     rows = SearchCostRow.objects.filter(organisation=organisation, contract_id=contract_id)
@@ -67,5 +85,5 @@ def pool_of(*, organisation: Organisation, contract_id: str) -> Pool:
         .order_by("-period__label")
         .first()
     )
-    recouped = latest.document["breakdown"]["state"]["recouped"] if latest else "0"
+    recouped = Decimal(latest.document["breakdown"]["state"]["recouped"]) if latest else Decimal(0)
     return Pool(tuple(SearchCost.from_json(row.document) for row in rows), recouped)

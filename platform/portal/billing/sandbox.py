@@ -38,6 +38,7 @@ def case_of(savings: SavingsRecord) -> dict[str, object]:
                 "baseline_id": line.baseline_id,
                 "uplift_id": line.uplift_id,
                 "volume": line.volume,
+                "corrects": line.corrects,
             }
             for line in verified.lines
         ],

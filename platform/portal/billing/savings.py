@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from metering.contract import Contract, FeeBreakdown, LedgerState, VerifiedSavings, fee
 from metering.decimals import exact, to_text
-from metering.savings import SavingsLine, verified_savings
+from metering.savings import SavingsLine, option_gate, verified_savings
 from portal.accounts.access import Actor, require
 from portal.audits.models import Review
 from portal.billing.models import BillingPeriod, Correction, SavingsRecord, SearchCost
@@ -149,6 +149,13 @@ def savings_verify(
     return record
 
 
+def require_billable(version: ContractVersion) -> None:
+    """BillingError for a plan whose option does not bill (A, C and D of IPMVP)."""
+    why = option_gate(str(version.plan["option"]))
+    if why is not None:
+        raise BillingError(f"{version}: {why}")
+
+
 def check_verified(
     period: BillingPeriod, measurement: Measurement, verified: VerifiedSavings
 ) -> None:
@@ -159,6 +166,7 @@ def check_verified(
     ):
         raise BillingError(f"{measurement}: belongs to another contract than {period}")
     require_approved(measurement)
+    require_billable(version)
     if verified.evidence_digest != measurement.evidence_sha256:
         raise BillingError(
             f"verified.evidence_digest: got {verified.evidence_digest}; wanted"

@@ -29,11 +29,13 @@ from portal.billing.models import (
     NumberSeries,
     SavingsRecord,
 )
+from portal.billing.recoupment import book_measured_search
 from portal.billing.savings import (
     BillingError,
     contract_version_of,
     frozen_breakdown,
     require_approved,
+    require_billable,
     state_before,
 )
 from portal.billing.usage import period_lines, period_totals
@@ -112,6 +114,8 @@ def savings_compute(
             f"{period}: ends at {period.ends_at.isoformat()}; savings are computed afterwards"
         )
     require_approved(measurement)
+    require_billable(version)
+    book_measured_search(actor=actor, measurement=measurement)
     contract = Contract.from_json(version.contract)
     plan = MeasurementPlan.from_json(version.plan)
     totals = period_totals(period, period_lines(period))
