@@ -21,6 +21,7 @@ from metering.loadgen.early_stopping import holds, least_queries, most_over
 from metering.loadgen.files import sha256_bytes
 from metering.loadgen.harness import Harness
 from metering.loadgen.supervisor import supervise
+from tests.metering.measure.conftest import ONE_CORE
 
 MakeSpec = Callable[..., RunSpec]
 HERE = Path(__file__).parent
@@ -220,6 +221,7 @@ def original(inputs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
         min_duration_ms=1,
         target_qps=1.0,
         warmup_ms=0,
+        cores=ONE_CORE,
     )
     out = tmp_path_factory.mktemp("runs") / "run"
     assert loadgen.run(spec, out).state == "VALID"

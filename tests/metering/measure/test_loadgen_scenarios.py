@@ -22,6 +22,7 @@ from metering.loadgen.early_stopping import holds, least_queries, most_over
 from metering.loadgen.files import sha256_bytes
 from metering.loadgen.settings import generated_queries
 from metering.loadgen.supervisor import supervise
+from tests.metering.measure.conftest import ONE_CORE
 
 MakeSpec = Callable[..., RunSpec]
 HOSTILE = Path(__file__).with_name("hostile_child.py")
@@ -197,6 +198,7 @@ def originals(inputs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) 
             model=str(inputs["model"]),
             samples=str(inputs["samples"]),
             min_duration_ms=1,
+            cores=ONE_CORE,
             **values,
         )
         out = tmp_path_factory.mktemp(spec.scenario) / "run"

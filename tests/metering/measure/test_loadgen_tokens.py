@@ -21,6 +21,7 @@ from metering.loadgen import EvidenceError, RunSpec
 from metering.loadgen.files import sha256_bytes
 from metering.loadgen.library import write_library
 from metering.loadgen.supervisor import supervise
+from tests.metering.measure.conftest import ONE_CORE
 from tests.metering.measure.tiny_decoder import END, VOCABULARY, whole
 
 CHILD = Path(__file__).with_name("task_child.py")
@@ -49,6 +50,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory, inputs: dict[str, Any]) -> Ru
         target_qps=1.0,
         min_query_count=36,
         warmup_ms=0,
+        cores=ONE_CORE,
         task="generation",
         max_new_tokens=LIMIT,
         wall_limit_s=60.0,

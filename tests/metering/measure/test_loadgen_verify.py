@@ -14,6 +14,7 @@ import pytest
 from metering import loadgen
 from metering.loadgen import EvidenceError, RunResult, RunSpec, SutSpec
 from metering.loadgen.files import sha256_bytes
+from tests.metering.measure.conftest import ONE_CORE
 
 DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 
@@ -31,6 +32,7 @@ def original(inputs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
         target_qps=1.0,
         min_query_count=300,
         warmup_ms=0,
+        cores=ONE_CORE,
     )
     out = tmp_path_factory.mktemp("runs") / "run"
     assert loadgen.run(spec, out).state == "VALID"
