@@ -77,7 +77,12 @@ class Bench:
         ledger: Ledger,
         records: Records,
         secret: Callable[[int], bytes] = os.urandom,
+        first_alone: bool = True,
     ) -> None:
+        """`first_alone`: whether the kernel a search begins with meets the sanitizers by itself.
+        Inside a model it may wait: what replaces it meets them alone, and if nothing does, it meets
+        them in the closing judgement of the model.
+        """
         self.operator = operator
         self.points = tuple(points)
         self._machine = machine
@@ -86,6 +91,7 @@ class Bench:
         self._ledger = ledger
         self._records = records
         self._secret = secret
+        self._first_alone = first_alone
         self._built: dict[Proposal, Candidate] = {}
         self._beaten: set[str] = set()
         self.run = os.urandom(8).hex()
@@ -155,7 +161,7 @@ class Bench:
         candidate, complaint = self._compile(offer)
         if candidate is None:
             return replace(draft, reason="not_compiled", detail=complaint[:2000])
-        trial = self._judged(draft, candidate, incumbent)
+        trial = self._judged(draft, offer, candidate, incumbent)
         if trial.accepted:
             self._beaten.add(trial.schedule)
             if isinstance(offer, Written):
@@ -269,14 +275,17 @@ class Bench:
         except Refusal as refused:
             return CompileOutcome(None, refused.detail, 0.0)
 
-    def _judged(self, draft: Trial, candidate: Candidate, incumbent: Proposal | None) -> Trial:
+    def _judged(
+        self, draft: Trial, offer: Proposal, candidate: Candidate, incumbent: Proposal | None
+    ) -> Trial:
         other: Candidate | None = None
         if incumbent is not None:
             other, complaint = self._compile(incumbent)
             if other is None:
                 raise JudgeError(f"the incumbent no longer compiles: {complaint[:500]}")
+        later = incumbent is None and not self._first_alone and isinstance(offer, Schedule)
         verdict = judge_points(
-            candidate,
+            replace(candidate, sources=()) if later else candidate,
             self.operator,
             self.points,
             incumbent=other,

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from kernelgen.agent.assembly import Assembly
 from kernelgen.agent.ledger import Booking, Ledger, Work
-from kernelgen.emit import MODEL, model_source
+from kernelgen.emit import MODEL
 from kernelgen.graph import TextEncoder
 from kernelgen.graph.types import IDS, OFFSETS
 from kernelgen.judge.clock import Effort
@@ -30,10 +31,11 @@ from kernelgen.judge.trial import race
 from kernelgen.judge.verdict import Candidate
 from kernelgen.machine import Machine
 from kernelgen.ops.operator import Array, Tensor, offsets_of
-from kernelgen.package.build import MODEL_COMPILE_LIMIT_S, model_flags
 from kernelgen.package.manifest import LIBRARY, read_manifest
 from kernelgen.schedule import Schedule, SearchSpace
-from kernelgen.targets.cpu import compile_shared
+
+ANSWERS_KEPT = 256
+"""Of the oracle, each a row of numbers per sequence."""
 
 MODEL_EFFORT = Effort(fewest=12, most=24, hopeless=0.985)
 
@@ -54,10 +56,13 @@ class TrafficEncoder(TextEncoder):
         return TextEncoder(self.model).spec()
 
     def embed(self, ids: Array, offsets: Array) -> Array:
-        """As the model's own, kept for the last input: oracle and bound ask for the same one."""
+        """As the model's own, kept for the latest inputs: oracle and bound ask for the same ones,
+        and so does a second judgement with the same secret.
+        """
         digest = hashlib.sha256(ids.tobytes() + offsets.tobytes()).digest()
         if digest not in self._memory:
-            self._memory.clear()
+            if len(self._memory) >= ANSWERS_KEPT:
+                del self._memory[next(iter(self._memory))]
             self._memory[digest] = super().embed(ids, offsets)
         return self._memory[digest]
 
@@ -128,24 +133,29 @@ class Gate:
         self.points = tuple(points)
         self._machine = machine
         self._core = core
-        self._work = work
         self._ledger = ledger
+        self._assembly = Assembly(encoder.graph, machine, work)
         self._built: dict[tuple[Schedule, ...], Candidate | None] = {}
 
     def stock(
         self,
         spaces: Mapping[str, SearchSpace],
         *,
+        budget_s: float,
         on_race: Callable[[str, Race | None], None],
     ) -> Chosen:
         """The defaults, or another stock choice for all operators at once that wins inside the
         model: what holds for one of them (a unit that the machine has, and how fast it is just
-        now) mostly holds for all.
+        now) mostly holds for all. Choices for which there is no time are not raced; they are
+        neither kept nor dropped.
         """
+        deadline = time.monotonic() + budget_s
         best = {operator: space.default() for operator, space in spaces.items()}
         kept: list[str] = []
         dropped: list[str] = []
         for name in dict.fromkeys(name for space in spaces.values() for name in space.stock()):
+            if time.monotonic() >= deadline:
+                break
             other = {
                 operator: space.stock().get(name, best[operator])
                 for operator, space in spaces.items()
@@ -203,20 +213,12 @@ class Gate:
         return best
 
     def build(self, schedules: Mapping[str, Schedule]) -> Candidate | None:
-        """The whole model as a candidate; None when it does not compile."""
+        """The whole model as a candidate for races; None when it does not compile."""
         identity = tuple(sorted(schedules.values()))
         if identity not in self._built:
-            graph = self.encoder.graph
-            text = model_source(graph, schedules)
-            options = model_flags(self._machine, [schedules[name] for name in graph.operators])
-            stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
-            outcome = compile_shared(
-                text, options, self._work / f"model-{stem}.so", limit_s=MODEL_COMPILE_LIMIT_S
-            )
+            outcome = self._assembly.build(schedules)
             self._book("model_build", "done" if outcome.path else "not_compiled", outcome.seconds)
-            self._built[identity] = (
-                Candidate(MODEL, outcome.path, (text,), options) if outcome.path else None
-            )
+            self._built[identity] = Candidate(MODEL, outcome.path) if outcome.path else None
         return self._built[identity]
 
     def _wins(

@@ -7,7 +7,7 @@ Never here: the model; races between whole models.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,6 +48,8 @@ class Searches:
     knowledge: Knowledge
     line: Line | None
     say: Say
+    lost: Collection[str] = ()
+    """Stock choices that lost inside the whole model: no operator begins with one of them."""
     trials: int = 0
     interrupted: bool = False
     found: dict[str, Found] = field(default_factory=dict)
@@ -84,7 +86,10 @@ class Searches:
             bench,
             np.random.default_rng([self.seed, *name.encode()]),
             budget_s=budget_s,
-            starts={**self._starts(choices), **team.starts},
+            starts={
+                **self._starts(choices),
+                **{name: one for name, one in team.starts.items() if name not in self.lost},
+            },
             proposers=team.proposers,
             limits=limits(
                 self.options,

@@ -2,9 +2,9 @@
 
 In: a model, a machine, samples of its traffic, a budget. Out: a package directory and a
 `TuneResult`. Order: stock choices for the whole model -> time shares -> search per operator, the
-costliest first -> races inside the model -> one full judgement of the packaged binary -> seal. The
-budget covers the searches and the races; the closing judgement comes on top, because a package
-without it is worth nothing.
+costliest first -> races inside the model -> one full judgement of the packaged binary -> seal.
+Every part has its stated share of the budget and ends between two races or trials; only the closing
+judgement may take more than its own, because a package without it is worth nothing.
 Never here: a verdict; a price that was not handed in.
 """
 
@@ -54,8 +54,16 @@ from kernelgen.machine import Machine, describe
 from kernelgen.package.build import build, seal
 from kernelgen.schedule import Schedule, space
 
-SEARCH_PART = 0.65
-"""Part of the budget for operators alone; the rest is for races inside the model."""
+STOCK_PART = 0.15
+"""Part of the budget for stock choices of the whole model."""
+SEARCH_PART = 0.75
+"""Part of the budget after which no operator is searched any more; shares of the time and stock
+choices come first.
+"""
+CLOSING_PART = 0.15
+"""Part of the budget that is left for building and judging the package; races inside the model have
+what lies between.
+"""
 
 MODEL_LIMIT_S = 60.0
 
@@ -142,6 +150,7 @@ class _Tuning:
                 work=self.work,
                 ledger=self.ledger,
                 records=self.records,
+                first_alone=False,
             )
             for name, operator in graph.operators.items()
         }
@@ -158,14 +167,17 @@ class _Tuning:
         default_ns: dict[str, float] = {}
         try:
             if budget_s:
-                base = gate.stock(spaces, on_race=self._raced)
+                base = gate.stock(spaces, budget_s=budget_s * STOCK_PART, on_race=self._raced)
                 shares, default_ns = self._shares(benches, defaults)
         except KeyboardInterrupt:
             self.interrupted = True
             self._say("interrupted", MODEL, "before any search", None)
-        found = self._search_operators(benches, shares, self.began + budget_s * SEARCH_PART)
-        chosen = self._choose(gate, defaults, base, found, shares, self.began + budget_s)
-        verdict, staged = self._close(gate, defaults, chosen)
+        found = self._search_operators(
+            benches, shares, self.began + budget_s * SEARCH_PART, base.dropped
+        )
+        end = self.began + budget_s * (1.0 - CLOSING_PART)
+        chosen = self._choose(gate, defaults, base, found, shares, end)
+        verdict, staged = self._close(defaults, chosen)
         result = self._package(out, staged, verdict, found, shares, default_ns, defaults)
         self._say("done", None, f"{result.trials} trials", result.model_gate.ratio)
         return result
@@ -193,7 +205,11 @@ class _Tuning:
         return {name: weighted[name] / total for name in ordered}, single
 
     def _search_operators(
-        self, benches: Mapping[str, Bench], shares: Mapping[str, float], end: float
+        self,
+        benches: Mapping[str, Bench],
+        shares: Mapping[str, float],
+        end: float,
+        lost: tuple[str, ...],
     ) -> dict[str, Found]:
         llm = self.options.llm
         path = self.options.knowledge
@@ -206,6 +222,7 @@ class _Tuning:
             knowledge=Knowledge(landscapes(self.records.trials())).joined(path),
             line=None if llm is None else Transcript(self.work / ANSWERS, llm.ask),
             say=self._heard,
+            lost=lost,
         )
         found = searches.run(benches, shares, end)
         self.interrupted |= searches.interrupted
@@ -256,25 +273,26 @@ class _Tuning:
         self._say("model_gate", MODEL, label, ratio)
 
     def _close(
-        self, gate: Gate, defaults: Mapping[str, Schedule], chosen: Chosen
+        self, defaults: Mapping[str, Schedule], chosen: Chosen
     ) -> tuple[Verdict, tuple[Path, Chosen]]:
         """Package, judge the packaged binary in full, fall back to the defaults when it does not
-        win.
+        win against them, both built as packages are.
         """
-        changed = any(chosen.schedules[name] != defaults[name] for name in defaults)
-        if changed:
-            incumbent = gate.build(defaults)
+        usual = self._stage("default", defaults)
+        # Both packages are finished before either is judged, so one secret serves for both, and
+        # the oracle answers once.
+        secret = os.urandom(32)
+        if any(chosen.schedules[name] != defaults[name] for name in defaults):
             staged = self._stage("chosen", chosen.schedules)
-            verdict = self._judge_model(staged, incumbent)
+            verdict = self._judge_model(staged, package_candidate(usual), secret)
             if verdict.accepted:
                 return verdict, (staged, chosen)
             self._say("model_gate", MODEL, f"refused: {verdict.reason}", verdict.ratio_vs_incumbent)
             chosen = Chosen(defaults, (), (*chosen.kept, *chosen.dropped))
-        staged = self._stage("default", defaults)
-        verdict = self._judge_model(staged, None)
+        verdict = self._judge_model(usual, None, secret)
         if not verdict.accepted:
             raise TuneError(f"the default model is refused: {verdict.reason}: {verdict.detail}")
-        return verdict, (staged, chosen)
+        return verdict, (usual, chosen)
 
     def _stage(self, label: str, schedules: Mapping[str, Schedule]) -> Path:
         began = time.monotonic()
@@ -282,13 +300,13 @@ class _Tuning:
         self.ledger.book(Booking(MODEL, "model_build", "done", time.monotonic() - began))
         return staged
 
-    def _judge_model(self, staged: Path, incumbent: Candidate | None) -> Verdict:
+    def _judge_model(self, staged: Path, incumbent: Candidate | None, secret: bytes) -> Verdict:
         verdict = judge_points(
             package_candidate(staged),
             self.encoder,
             self.points,
             incumbent=incumbent,
-            seed_bytes=os.urandom(32),
+            seed_bytes=secret,
             machine=self.machine,
             core=self.core,
             limit_s=MODEL_LIMIT_S,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernelgen import sketches
 from kernelgen.emit.c import Writer, describe
@@ -54,6 +55,9 @@ EXPORT int kernel(const void *const *in, void *const *out, const int64_t *dim, c
 """
 
 
+KEPT = 64
+"""Sections at hand: a search and a model ask for the same few again and again."""
+
 _SHORT = {
     "gemm_bias": "gemm",
     "gemm_bias_gelu": "gemm_gelu",
@@ -84,6 +88,7 @@ class Section:
     writer: Writer
 
 
+@lru_cache(maxsize=KEPT)
 def section(operator: Operator, schedule: Schedule) -> Section:
     """The share of `operator` in a file. Raises `ScheduleError` when the two do not fit, or no
     sketch serves the operator's family.

@@ -186,6 +186,8 @@ class _Trial:
                 self._round(mine, test)
             if timed:
                 self._time(mine, stack)
+                if self._incumbent is not None and self._must_win:
+                    self._confirm()
             for test in plan[rounds.SCREENING :]:
                 self._round(mine, test)
             mine.finish()
@@ -201,8 +203,6 @@ class _Trial:
             )
         if timed:
             self._found.error_ratio = max(self._found.error_ratio, self._contest.recheck())
-        if self._incumbent is not None and self._must_win and timed:
-            self._confirm()
         if self._candidate.sources:
             self._sanitize(plan)
 

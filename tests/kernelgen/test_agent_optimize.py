@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,9 @@ from kernelgen.agent.records import Records, read
 from kernelgen.agent.traffic import model_points
 from kernelgen.emit import MODEL
 from kernelgen.graph.builders import build_encoder
+from kernelgen.judge import sanitize
 from kernelgen.judge.contest import Point
+from kernelgen.judge.verdict import Candidate
 from kernelgen.machine import Machine, describe
 from kernelgen.ops import MeanPool
 from kernelgen.package.manifest import check_files, read_manifest
@@ -164,7 +167,7 @@ def test_a_stock_choice_that_wins_inside_the_model_becomes_the_base(
         ledger=Ledger(tmp_path / "ledger.jsonl", Decimal(0), "EUR"),
     )
     raced: list[str] = []
-    chosen = gate.stock(spaces, on_race=lambda name, _: raced.append(name))
+    chosen = gate.stock(spaces, budget_s=60.0, on_race=lambda name, _: raced.append(name))
     assert raced == ["usual"]
     assert (chosen.kept, chosen.dropped) == (("usual",), ())
     assert all(chosen.schedules[name] == found.default() for name, found in usual.items())
@@ -174,8 +177,12 @@ def test_a_stock_choice_that_wins_inside_the_model_becomes_the_base(
         if name != MODEL
     }
     turned[MODEL] = spaces[MODEL]
-    chosen = gate.stock(turned, on_race=lambda name, _: raced.append(name))
+    chosen = gate.stock(turned, budget_s=60.0, on_race=lambda name, _: raced.append(name))
     assert (chosen.kept, chosen.dropped) == ((), ("thin",))
+    late = gate.stock(turned, budget_s=0.0, on_race=lambda name, _: raced.append(name))
+    assert (late.kept, late.dropped) == ((), ())
+    assert all(late.schedules[name] == found.default() for name, found in turned.items())
+    assert raced == ["usual", "thin"]
 
 
 def test_wrong_use_is_named(
@@ -186,6 +193,34 @@ def test_wrong_use_is_named(
     with pytest.raises(ValueError, match="samples"):
         kernelgen.optimize(model, out=tmp_path / "p", budget_s=1, samples=[])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_first_kernel_may_meet_the_sanitizers_inside_the_model(
+    alone: bool, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str] = []
+    real = sanitize.check
+
+    def check(candidate: Candidate, *rest: Any) -> None:
+        met.append(candidate.name)
+        real(candidate, *rest)
+
+    monkeypatch.setattr(sanitize, "check", check)
+    operator = MeanPool(48)
+    bench = Bench(
+        operator,
+        (Point({"n": 3, "tokens": 40}),),
+        machine=machine,
+        core=CORE,
+        work=tmp_path,
+        ledger=Ledger(tmp_path / "ledger.jsonl", Decimal(1), "USD"),
+        records=Records(tmp_path / "trials.jsonl"),
+        first_alone=alone,
+    )
+    default = space(operator, machine).default()
+    assert bench.evaluate(default, None, number=0, proposer="default").accepted
+    assert met == ([operator.name] if alone else [])
 
 
 def test_known_refusals_cost_nothing_and_wins_are_judged_again(
