@@ -112,8 +112,7 @@ def sized(spec: RunSpec, samples_per_second: float, run_seconds: float) -> RunSp
     if not multi:
         return stream
     needed_s = stream.min_query_count * MULTI_STREAM_SAMPLES / samples_per_second
-    longest_ms = ceil(1000 * _LONGEST * max(run_seconds, needed_s))
-    return dataclasses.replace(stream, max_duration_ms=longest_ms + stream.min_duration_ms)
+    return _limited(stream, max(run_seconds, needed_s))
 
 
 def _sized_server(spec: RunSpec, rate: float, run_seconds: float) -> RunSpec:
@@ -125,13 +124,23 @@ def _sized_server(spec: RunSpec, rate: float, run_seconds: float) -> RunSpec:
     # Rate times latency is what is under way (Little's law); the systems may hold a batch each.
     waiting = ceil(_WAITING_BOUNDS * rate * bound_ns / 1e9)
     held = 2 * spec.sut.batch * spec.sut.instances
-    return dataclasses.replace(
+    asked = dataclasses.replace(
         spec,
         min_duration_ms=max(1, round(run_seconds * 1000)),
         target_qps=six_digits(rate),
         min_query_count=queries,
         max_async_queries=waiting + held,
-        max_duration_ms=ceil(1000 * _LONGEST * max(run_seconds, queries / rate)) + 1,
+    )
+    return _limited(asked, max(run_seconds, queries / rate))
+
+
+def _limited(spec: RunSpec, seconds: float) -> RunSpec:
+    """A run of about ``seconds`` that asks no more after four times that, and may end by itself."""
+    longest = ceil(_LONGEST * seconds) + 1
+    return dataclasses.replace(
+        spec,
+        max_duration_ms=1000 * longest,
+        wall_limit_s=max(spec.wall_limit_s, six_digits(2 * longest)),
     )
 
 

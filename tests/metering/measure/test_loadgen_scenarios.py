@@ -315,6 +315,9 @@ def test_sizing_sets_every_limit(make_spec: MakeSpec) -> None:
     # 200 a second for 50 ms are ten under way; eight times that, and two batches of 16, may wait.
     assert asked.max_async_queries == 80 + 32
     assert asked.max_duration_ms > 1000 * 700 / 200
+    # Two queries a second need minutes for 700, which the wall limit must allow.
+    slow = sized(make_spec(**server()), 2.0, 2.0)
+    assert slow.wall_limit_s * 1000 > slow.max_duration_ms >= 4 * 350_000
     answers = make_spec(
         **server(target_latency_ns=0, ttft_latency_ns=10**8, tpot_latency_ns=10**7),
         task="generation",
