@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import typst
 from facturx import get_xml_from_pdf
+from hypothesis import given, settings
 
 from metering.export import export_documents, validate
 from metering.export.cii import cii_xml
@@ -26,8 +27,9 @@ from metering.export.ubl import ubl_xml
 from metering.ledger import Invoice, journal
 from metering.refusal import Refusal
 from tests.metering import outside_rules
+from tests.metering.drawn_documents import documents
 from tests.metering.golden_documents import CASES, WITHOUT, golden_documents, in_category
-from tests.metering.money_cases import bill, contract, invoice
+from tests.metering.money_cases import UNHURRIED, bill, contract, invoice
 
 WRITERS: dict[str, Callable[[Invoice], bytes]] = {"ubl": ubl_xml, "cii": cii_xml}
 Spoil = Callable[[str], str]
@@ -79,6 +81,14 @@ def test_golden_documents_keep_the_norm(case: str, syntax: str) -> None:
         said = outside_rules.en16931(syntax, data)
         assert said.against == [], document.number
         assert said.looked > 50
+
+
+@settings(UNHURRIED, max_examples=12)
+@given(documents())
+def test_any_document_keeps_the_norm(found: list[Invoice]) -> None:
+    for document in in_norm(found):
+        for syntax, write in WRITERS.items():
+            assert outside_rules.en16931(syntax, write(document)).against == []
 
 
 @pytest.mark.parametrize("syntax", list(WRITERS))
