@@ -25,7 +25,10 @@ ANSWER_SCHEMA = "ignition.fee-answer.v2"
 
 @dataclass(frozen=True)
 class Done:
-    """One step done. `document` is the document it made, or the one it is about."""
+    """One step done. `document` is the document it made, or the one it is about.
+
+    `examined`: rules of sufficiency that did not hold, with the overrides of an auditor.
+    """
 
     step: str
     document: str
@@ -33,6 +36,7 @@ class Done:
     standard_error: Decimal | None = None
     outcome: AuditOutcome | None = None
     dispute: Dispute | None = None
+    examined: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """JSON object with the parts that the step has."""
@@ -41,6 +45,8 @@ class Done:
             told["breakdown"] = self.breakdown.to_json()
         if self.standard_error is not None:
             told["standard_error"] = to_text(self.standard_error)
+        if self.examined:
+            told["sufficiency"] = list(self.examined)
         if self.outcome is not None:
             told["outcome"] = self.outcome.to_json()
         if self.dispute is not None:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import cast
 
 from metering.canonical import digest
-from metering.cases.facts import Gate, Stated, UnitCost, Usage
+from metering.cases.facts import Backing, Gate, Stated, UnitCost, Usage
 from metering.cases.steps import Step
 from metering.contract import Contract, LedgerState
 from metering.decimals import parse_decimal
@@ -51,6 +51,7 @@ class Case:
     savings: tuple[Stated, ...]
     uncertainty: str
     gates: tuple[Gate, ...]
+    evidence: tuple[Backing, ...]
     adjustments: tuple[NonRoutine, ...]
     steps: tuple[Step, ...]
     allocation: Mapping[str, Decimal] | None
@@ -87,13 +88,14 @@ class Case:
                 fields.text("uncertainty", UNCERTAINTIES) if fields.has("uncertainty") else "each"
             ),
             gates=tuple(Gate.from_json(*item) for item in _rows(fields, "gates")),
+            evidence=tuple(Backing.from_json(*item) for item in _rows(fields, "evidence")),
             adjustments=tuple(NonRoutine.from_json(*item) for item in _rows(fields, "adjustments")),
             steps=_steps(fields, periods),
             allocation=_allocation(fields),
             digest=digest(value),
         )
         fields.finish()
-        for name in ("savings", "gates", "adjustments"):
+        for name in ("savings", "gates", "evidence", "adjustments"):
             for index, fact in enumerate(getattr(case, name)):
                 case.period(fact.period, f"case.{name}[{index}].period")
         for index, step in enumerate(case.steps):

@@ -1,4 +1,4 @@
-"""The facts of a case: measured unit costs, dated usage, stated savings, failed gates.
+"""The facts of a case: unit costs, usage, stated savings, failed gates, what stands behind.
 
 In: objects of a case file.
 Out: frozen records; a field that is missing, unknown or contradicts another is refused by name.
@@ -8,15 +8,15 @@ Never here: arithmetic on money.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
-from metering.decimals import to_text
+from metering.decimals import parse_decimal, to_text
 from metering.fields import Fields
 from metering.refusal import Refusal
-from metering.savings import Estimate
+from metering.savings import Estimate, Override
 
-__all__ = ["Gate", "Stated", "UnitCost", "Usage"]
+__all__ = ["Backing", "Gate", "Stated", "UnitCost", "Usage"]
 
 COSTS_OF = ("baseline", "optimised")
 
@@ -144,6 +144,61 @@ class Gate:
         gate = cls(*(fields.text(name) for name in ("period", "model", "system", "reason")))
         fields.finish()
         return gate
+
+
+@dataclass(frozen=True)
+class Backing:
+    """What stands behind a model on a system in a period, and the auditor's overrides of rules.
+
+    `metered_hours` of the period's hours have usage or a reported zero; `zone` is the meter's.
+    """
+
+    period: str
+    model: str
+    system: str
+    run_days: tuple[date, ...]
+    metered_hours: Decimal
+    zone: str
+    volumes: tuple[Decimal, ...] = ()
+    conflicts: int = 0
+    overrides: tuple[Override, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: object, where: str) -> Backing:
+        """Read one record of evidence."""
+        fields = Fields(value, where)
+        backing = cls(
+            period=fields.text("period"),
+            model=fields.text("model"),
+            system=fields.text("system"),
+            run_days=tuple(_day(text, f"{where}.run_days") for text in fields.texts("run_days")),
+            metered_hours=fields.decimal("metered_hours"),
+            zone=fields.text("zone"),
+            volumes=tuple(
+                parse_decimal(volume, f"{where}.volumes")
+                for volume in (fields.items("volumes") if fields.has("volumes") else ())
+            ),
+            conflicts=fields.integer("conflicts") if fields.has("conflicts") else 0,
+            overrides=tuple(
+                _override(item, f"{where}.overrides[{index}]")
+                for index, item in enumerate(
+                    fields.items("overrides") if fields.has("overrides") else ()
+                )
+            ),
+        )
+        fields.finish()
+        return backing
+
+
+def _day(text: str, where: str) -> date:
+    return Fields({"day": text}, where).day("day")
+
+
+def _override(value: object, where: str) -> Override:
+    fields = Fields(value, where)
+    override = Override(*(fields.text(name) for name in ("name", "auditor", "reason")))
+    fields.finish()
+    return override
 
 
 def _df(fields: Fields) -> int | None:

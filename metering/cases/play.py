@@ -20,6 +20,7 @@ from metering.cases.verified import (
     BaselineInForce,
     baseline_history,
     contract_of,
+    sufficiency,
     unbilled,
     verify,
 )
@@ -155,6 +156,11 @@ def _bill(books: _Books, step: Step, where: str) -> None:
     period = books.case.period(step.period, f"{where}.period")
     terms = contract_of(books.case, period)
     verified, error = verify(books.case, period)
+    examined = tuple(
+        f"{model} on {system}: {line}"
+        for (model, system), verdict in sorted(sufficiency(books.case, period).items())
+        for line in verdict.printed
+    )
     breakdown = fee(terms, books.state, verified)
     number = books.number(SERIES)
     invoice = build_invoice(
@@ -164,12 +170,14 @@ def _bill(books: _Books, step: Step, where: str) -> None:
         number=number,
         series=SERIES,
         issued_at=_moment(books),
-        notes=(NOTE,),
+        notes=(NOTE, *examined),
     )
     books.billed[number] = _Billed(terms, books.state, breakdown.state, breakdown, invoice)
     books.state = breakdown.state
     books.book(invoice)
-    books.done.append(Done("bill", number, breakdown=breakdown, standard_error=error))
+    books.done.append(
+        Done("bill", number, breakdown=breakdown, standard_error=error, examined=examined)
+    )
 
 
 def _dispute(books: _Books, step: Step, where: str) -> None:

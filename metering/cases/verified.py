@@ -34,14 +34,26 @@ from metering.plan import Period
 from metering.refusal import Refusal
 from metering.savings import (
     Estimate,
+    Evidence,
+    Verdict,
     adjusted,
     bounds,
     combine_standard_errors,
+    examine,
     joint_standard_error,
+    settle,
     unit_cost_savings,
 )
 
-__all__ = ["BaselineInForce", "Unbilled", "baseline_history", "contract_of", "unbilled", "verify"]
+__all__ = [
+    "BaselineInForce",
+    "Unbilled",
+    "baseline_history",
+    "contract_of",
+    "sufficiency",
+    "unbilled",
+    "verify",
+]
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,7 @@ def verify(
         rows += _computed(case, period)
     else:
         rows = list(stated)
-    gates = {
-        (gate.model, gate.system): gate.reason for gate in case.gates if gate.period == period.label
-    }
+    gates = _gates(case, period)
     unknown = sorted(set(gates) - {(row.model, row.system) for row in rows})
     if unknown and stated is None:
         raise Refusal(
@@ -134,6 +144,38 @@ def verify(
     currency = case.contracts[0].currency
     savings = VerifiedSavings(period, currency, lines, evidence_digest=case.digest)
     return savings, joint_standard_error(counted)
+
+
+def sufficiency(case: Case, period: Period) -> dict[tuple[str, str], Verdict]:
+    """Whether the evidence behind each model and system is enough, rule by rule."""
+    return {
+        (row.model, row.system): settle(
+            examine(
+                Evidence(
+                    run_days=row.run_days,
+                    period_hours=period.hours,
+                    metered_hours=row.metered_hours,
+                    volumes=row.volumes,
+                    conflicts=row.conflicts,
+                    zones=(period.zone, row.zone),
+                )
+            ),
+            row.overrides,
+        )
+        for row in case.evidence
+        if row.period == period.label
+    }
+
+
+def _gates(case: Case, period: Period) -> dict[tuple[str, str], str]:
+    """Stated gates, and those that evidence leads to."""
+    gates = {
+        key: verdict.gate
+        for key, verdict in sufficiency(case, period).items()
+        if verdict.gate is not None
+    }
+    named = [gate for gate in case.gates if gate.period == period.label]
+    return gates | {(gate.model, gate.system): gate.reason for gate in named}
 
 
 def _bounds(

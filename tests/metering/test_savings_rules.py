@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
-from metering.cases import Case, play
+from metering.cases import Case, play, schema_text
 from metering.refusal import Refusal
 from metering.savings import (
     FSU_METHODS,
@@ -242,3 +243,32 @@ def test_an_override_is_named_printed_and_fits_a_rule() -> None:
     with pytest.raises(Refusal, match="named auditor"):
         Override("sufficiency.usage.hours", " ", "because")
     assert settle([Disqualification("a.b", "c", blocks=False)]).gate is None
+
+
+def test_evidence_gates_a_line_of_a_case_until_an_auditor_overrides_it_by_name() -> None:
+    """700 of 743 hours of March are enough, 600 are not; the override is on the document."""
+
+    def fee_of(hours: str, *overrides: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+        case = {
+            "schema": "ignition.fee-case.v2",
+            "contracts": [contract().to_json()],
+            "state": None,
+            "savings": [{"period": "2026-03", "model": "A", "system": "s", "point": "1000"}],
+            "evidence": [
+                {"period": "2026-03", "model": "A", "system": "s", "metered_hours": hours,
+                 "run_days": [f"2026-03-0{day}" for day in (1, 1, 2, 3, 4)],
+                 "zone": "Europe/Berlin", "overrides": list(overrides)},
+            ],
+        }  # fmt: skip
+        Draft202012Validator(json.loads(schema_text())).validate(case)
+        document = play(Case.from_json(case)).documents[0]
+        return str(document.fee), (*document.reasons, *document.notes)
+
+    assert fee_of("700")[0] == "200.00"
+    fee, said = fee_of("600")
+    assert fee == "0.00"
+    assert any("bills zero: sufficiency.usage.hours: 600 of 743 hours" in text for text in said)
+    named = {"name": "sufficiency.usage.hours", "auditor": "A. Auditor", "reason": "logs seen"}
+    fee, said = fee_of("600", named)
+    assert fee == "200.00"
+    assert any("overridden by A. Auditor: logs seen" in text for text in said)
