@@ -7,8 +7,6 @@ Source: MLPerf Inference rules, appendix "Early Stopping Criterion" (confidence 
 
 from __future__ import annotations
 
-from scipy.special import bdtr
-
 _RISK = 0.01
 SINGLE_STREAM, OTHERS = 0.90, 0.99
 """The percentiles of the scenarios."""
@@ -20,6 +18,9 @@ def holds(queries: int, over: int, percentile: float) -> bool:
     If a query were over with the chance ``1 - percentile``, at most ``over`` of them would be with
     a chance of at most 1 %.
     """
+    # Here and not above: the process that measures imports this package, and must stay light.
+    from scipy.special import bdtr
+
     return bool(bdtr(over, queries, 1 - percentile) <= _RISK)
 
 

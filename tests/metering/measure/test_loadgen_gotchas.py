@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -183,6 +184,21 @@ def test_early_stopping_goes_on_above_a_thousand() -> None:
         # About ten queries for each one over, and the margin of 99 % confidence.
         assert 10 * over < queries < 11 * over + 100
         assert not holds(10 * over, over, 0.9)
+
+
+def test_the_measuring_process_loads_only_what_it_needs() -> None:
+    """What it imports is in its memory and in the time of every run before it starts."""
+    code = "import sys, metering.loadgen.child; print(*sys.modules)"
+    root = str(Path(loadgen.__file__).resolve().parents[2])
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    heavy = {"scipy", "pandas", "onnx", "onnxruntime", "openvino", "torch", "httpx", "psutil"}
+    assert heavy.isdisjoint(told.stdout.split())
 
 
 def test_asking_is_only_queueing(make_spec: MakeSpec) -> None:
