@@ -29,6 +29,9 @@ from kernelgen.tile.ir import Kernel
 FROM = 17
 """Rows from which the matrix unit takes over to begin with: one more than the tallest lone tile."""
 
+DEEP = 8 * STEP
+"""Sums of fewer products do not repay the splitting of their rows, unless a search finds they do."""
+
 SPLIT_BYTES = 6
 """Bytes of a float32 split into three bfloat16."""
 
@@ -147,7 +150,7 @@ def _space(operator: Product, machine: Machine) -> SearchSpace:
             return f"tiles: the matrix unit takes vectors of {STEP // 2}, got vector={vector}"
         return None
 
-    if not unit or wide[-1] != STEP // 2 or min(operator.k, operator.n) < STEP:
+    if not unit or wide[-1] != STEP // 2 or operator.k < DEEP or operator.n < STEP:
         return SearchSpace(operator.name, axes, plain, rule)
     rows = _block(operator.k, machine, SPLIT_BYTES)
     # What is left to multiply-adds is one tall tile of a single strip: it streams weights best.

@@ -140,7 +140,7 @@ def test_programs_stay_in_bounds_and_meet_the_bound(operator, choices):
 
 
 def test_the_matrix_unit_is_offered_only_where_there_is_one():
-    operator = OPERATORS["bias"]
+    operator = GemmBias(256, 96)
     assert space(operator, AVX2).axes["tiles"] == (0,)
     assert space(operator, AVX2).default().number("tiles") == 0
     with_unit = space(operator, MATRIX)
@@ -148,13 +148,13 @@ def test_the_matrix_unit_is_offered_only_where_there_is_one():
     assert [one.number("tiles") for one in with_unit.stock().values()] == [0]
 
 
-@pytest.mark.parametrize(("k", "n"), [(16, 96), (96, 16)])
+@pytest.mark.parametrize(("k", "n"), [(224, 96), (256, 16)])
 def test_the_matrix_unit_is_left_alone_where_products_are_too_small_for_it(k, n):
     assert space(GemmBias(k, n), MATRIX).default().number("tiles") == 0
 
 
 def test_the_matrix_unit_wants_vectors_of_its_own_width():
-    found = space(GemmBias(96, 96), MATRIX)
+    found = space(GemmBias(256, 96), MATRIX)
     reason = found.legal(found.default().with_choice("mr", 4).with_choice("vector", 8))
     assert reason is not None
     assert reason == "tiles: the matrix unit takes vectors of 16, got vector=8"
