@@ -5,12 +5,14 @@ In: lines as writers, careless writers and attackers make them. Out: equality of
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import random
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from metering.plan import Period
 from metering.refusal import Refusal
 from metering.usage import EVENT_TYPE, TrafficShare, aggregate, batch, generate_month, read_events
+from metering.usage.aggregate import _content_digest
 from metering.usage.shapes import learn
 from tests.metering.money_cases import UNHURRIED, ZONE
 from tests.metering.usage_reference import read_by_rows, totals_by_rows
@@ -36,7 +39,8 @@ TIMES = (
 )  # fmt: skip
 TEXTS = (
     "m", "s", "e1", "e2", "gateway", "", "gate way", "gäteway", "東京", "\U0001f600", 'quo"te',
-    "back\\slash", "new\nline", "tab\t", "\x7f", "null", "1", "}", "x" * 200, "x" * 201, '","id":"e9', "\u2028",
+    "back\\slash", "new\nline", "tab\t", "\x7f", "null", "1", "}",
+    "x" * 200, "x" * 201, '","id":"e9', "\u2028",
 )  # fmt: skip
 NUMBERS = (
     "0", "1", "10", "007", "-0", "-1", "999999999999999", "1000000000000000", "9007199254740991",
@@ -219,3 +223,13 @@ def test_a_file_without_a_line_feed_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr(batch, "MAX_UNBROKEN_BYTES", 5_000)
     with pytest.raises(Refusal, match="line feed"):
         read_events(io.BytesIO(b"x" * 10_000))
+
+
+def test_digests_that_begin_alike_are_ordered_by_the_rest() -> None:
+    rng = np.random.default_rng(1)
+    contents = rng.integers(0, 256, (500, 32)).astype(np.uint8)
+    contents[:, :9] = contents[0, :9]
+    contents[::7, 9:31] = 3
+    accepted = rng.random(500) < 0.7
+    wanted = hashlib.sha256(b"".join(sorted(row.tobytes() for row in contents[accepted])))
+    assert _content_digest(contents, accepted) == wanted.hexdigest()

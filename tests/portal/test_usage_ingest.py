@@ -124,7 +124,7 @@ def test_period_totals_follow_the_engine(cast, agreed, ingest):
     ingest([event(4, samples=1), event(5, samples=2)])
     ingest([event(5, samples=3)])  # a conflict: nobody's volume until decided
     period = period_open(actor=cast.platform, contract_version=agreed, label="2026-10")
-    lines = period_lines(period)
+    lines = list(period_lines(period))
     totals = period_totals(period, lines)
     assert totals.samples == 100 + 7 + 1
     assert (totals.accepted, totals.duplicates, totals.conflicts) == (3, 1, 2)

@@ -5,11 +5,13 @@ fate for every line, and a period's totals as `metering.usage` adds them up. Cou
 the engine; here they only meet the database.
 """
 
+import heapq
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 
 from django.db import connection, transaction
 
@@ -25,6 +27,7 @@ from portal.events.services import event_record
 from portal.registry.models import Model, System
 
 INSERT_ROWS = 500
+READ_ROWS = 5_000
 # Conflicts that the audit trail names one by one; the parked lines hold all of them.
 NAMED_CONFLICTS = 20
 _COLUMNS = (
@@ -211,23 +214,28 @@ def _parked(batch: UsageBatch, fate: LineFate, lines: Sequence[str]) -> ParkedUs
     )
 
 
-def period_lines(period: BillingPeriod) -> list[str]:
+def period_lines(period: BillingPeriod) -> Iterator[str]:
     """The lines of a period as they came, in order of arrival: counted ones and repetitions.
 
     Repetitions and conflicts are part of it, so that whoever reads the evidence settles the keys
-    again and comes to the same totals.
+    again and comes to the same totals. Lines come as they are read: a period of ten million needs
+    no more memory than one of ten thousand.
     """
     inside = {"time__gte": period.starts_at, "time__lt": period.ends_at}
     counted = UsageEvent.objects.filter(organisation=period.organisation, **inside)
     parked = ParkedUsage.objects.filter(
         batch__organisation=period.organisation, fate__in=("duplicate", "conflict"), **inside
     )
-    columns = ("batch__created_at", "batch_id", "line_number", "line")
-    rows = sorted([*counted.values_list(*columns), *parked.values_list(*columns)])
-    return [line for _, _, _, line in rows]
+    arrival = ("batch__created_at", "batch_id", "line_number")
+    rows = (
+        found.order_by(*arrival).values_list(*arrival, "line").iterator(chunk_size=READ_ROWS)
+        for found in (counted, parked)
+    )
+    for _, _, _, line in heapq.merge(*rows, key=itemgetter(0, 1, 2)):
+        yield line
 
 
-def period_totals(period: BillingPeriod, lines: Sequence[str]) -> UsageTotals:
+def period_totals(period: BillingPeriod, lines: Iterable[str]) -> UsageTotals:
     """The engine's totals of a period's lines, under the period's contract."""
     contract = Contract.from_json(period.contract_version.contract)
     return aggregate(
