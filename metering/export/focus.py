@@ -8,15 +8,16 @@ exactly (BilledCost-C-007, which no outside tool checks); every row repeats that
 x_InvoicePayable.
 Never here: rows for documents that are not issued; separators in numbers; a time without Z.
 
-ChargeClass is Correction on a row that corrects a period billed before, and empty on a fix inside
-the period that is still open. A correction is billed in the month it is issued in and keeps the
-period it is about as its charge period.
+ChargeClass is Correction on a row that corrects a period billed before (a document that corrects
+another, a line of late usage), and empty on a fix inside the period that is still open. Its charge
+period is the one it is about; a correcting document is billed in the month it is issued in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 
 from metering.decimals import exact, to_text
@@ -74,6 +75,7 @@ def _line_row(document: Invoice, line: InvoiceLine) -> dict[str, str]:
     fee_line = line.fee_line
     row = {
         **_common(document, line.amount),
+        **_late(document, fee_line.corrects),
         "ChargeCategory": "Adjustment" if fee_line.kind == "recoupment" else "Usage",
         "ChargeDescription": line.description,
         "ChargeFrequency": "Usage-Based",
@@ -145,6 +147,22 @@ def _billed_in(document: Invoice) -> tuple[Period, bool]:
         return period, False
     month = Period.month_of(document.issued_at, period.zone)
     return replace(month, start=max(month.start, period.end)), True
+
+
+def _late(document: Invoice, corrects: str) -> dict[str, str]:
+    """Columns of late usage: the earlier, invoiced period that `corrects` is the label of."""
+    if not corrects:
+        return {}
+    zone, latest = document.period.zone, document.period.start
+    if len(corrects) == len("2026-11"):
+        period = Period.month(corrects, zone)
+    else:
+        period = Period.anchored(date.fromisoformat(corrects), 1, zone)[0]
+    return {
+        "ChargeClass": "Correction",
+        "ChargePeriodStart": instant_text(period.start),
+        "ChargePeriodEnd": instant_text(min(period.end, latest)),
+    }
 
 
 def _with_point(value: Decimal) -> str:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from metering import canonical
-from metering.contract import (
-    Contract,
-    LedgerState,
-    Recoupment,
-    VerifiedLine,
-    fee,
-    flat_share,
-    release_or_credit,
-)
+from metering.contract import flat_share
 from metering.export import (
-    FOCUS,
     JOURNAL_COLUMNS,
     Manifest,
     beancount_text,
@@ -36,40 +24,10 @@ from metering.export import (
     validate,
 )
 from metering.export.ubl import CAC, CBC
-from metering.ledger import Invoice, audit_document, credit_note, journal
-from metering.plan import Period
+from metering.ledger import Invoice, journal
 from metering.refusal import Refusal
-from tests.metering.money_cases import CUSTOMER, ISSUED, bill, contract, invoice, verified
-
-LATER = ISSUED + timedelta(days=40)
-
-
-def terms(**changes: object) -> Contract:
-    values: dict[str, object] = {"holdback": Decimal("0.10"), "vat": Decimal("0.19")}
-    return contract(**(values | changes))
-
-
-def issued(with_terms: Contract | None = None, number: str = "INV-2026-0001") -> Invoice:
-    """G7 with its volume and ids."""
-    used = with_terms or terms()
-    row = VerifiedLine(
-        "text-encoder", "cpu-2c", Decimal("52000.5"), Decimal("51500"), Decimal("120000.00"),
-        baseline_id="baseline-1", uplift_id="uplift-1", volume=51_000_000_000,
-    )  # fmt: skip
-    return invoice(used, fee(used, LedgerState(), verified([row], used.currency)), number)
-
-
-def history(with_terms: Contract | None = None) -> list[Invoice]:
-    """An invoice, its release, a credit note of a second invoice, and a zero invoice."""
-    used = with_terms or terms()
-    first, second = issued(used), issued(used, "INV-2026-0002")
-    outcome = release_or_credit(used, bill(used, 51500), bill(used, 50500))
-    release = audit_document(first, outcome, number="INV-2026-0003", series="INV", issued_at=LATER)
-    note = credit_note(
-        second, number="CN-2026-0001", series="CN", issued_at=LATER, reason="measured again"
-    )
-    return [first, second, release, note, invoice(used, bill(used, 0), "INV-2026-0004")]
-
+from tests.metering.export_cases import history, issued, rows_of, terms
+from tests.metering.money_cases import CUSTOMER
 
 # CSV
 
@@ -98,92 +56,6 @@ def test_formulas_are_defused_and_numbers_are_not(report: str, cell: str, safe: 
 def test_rows_must_fit_the_header() -> None:
     with pytest.raises(ValueError, match="row of 1 cells"):
         csv_text(["a", "b"], [["1"]])
-
-
-# FOCUS
-
-
-def rows_of(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-@pytest.mark.parametrize("version", list(FOCUS))
-def test_focus_has_every_mandatory_column_of_its_version(version: str) -> None:
-    mandatory, columns = FOCUS[version].mandatory, FOCUS[version].columns
-    assert len(mandatory) == 21
-    rows = rows_of(focus_csv([issued()], version)[0])
-    assert list(rows[0]) == list(columns)
-    nullable = {"ChargeClass", "PricingQuantity", "PricingUnit", "HostProviderName"}
-    assert all(row[name] for row in rows for name in mandatory if name not in nullable)
-    assert {"x_BaselineId", "x_EvidenceBundleSha256", "x_SavingsLCB95"} <= set(columns)
-
-
-def test_both_focus_versions_are_maps_over_the_same_rows() -> None:
-    old, new = (rows_of(focus_csv(history(), version)[0]) for version in ("1.2", "1.4"))
-    shared = set(FOCUS["1.2"].columns) & set(FOCUS["1.4"].columns)
-    assert set(FOCUS["1.2"].columns) - shared == {"ProviderName", "PublisherName"}
-    assert set(FOCUS["1.4"].columns) - shared == {
-        "HostProviderName", "InvoiceDetailId", "ServiceProviderName",
-    }  # fmt: skip
-    assert [{n: r[n] for n in shared} for r in old] == [{n: r[n] for n in shared} for r in new]
-    assert {r["ProviderName"] for r in old} == {r["ServiceProviderName"] for r in new}
-    assert {r["HostProviderName"] for r in new} == {""}
-
-
-def test_billed_costs_sum_to_the_payable_of_every_document() -> None:
-    documents = history()
-    text, record = focus_csv(documents)
-    rows = rows_of(text)
-    for document in documents:
-        costs = [Decimal(r["BilledCost"]) for r in rows if r["InvoiceId"] == document.number]
-        assert sum(costs) == document.payable
-    assert record.rows == len(rows)
-    assert record.sums == {"EUR": sum(document.payable for document in documents)}
-    assert record.sha256 == canonical.digest_bytes(text.encode())
-
-
-def test_focus_rows_say_what_they_are() -> None:
-    usage, holdback, tax = rows_of(focus_csv([issued()], "1.4")[0])
-    details = [row["InvoiceDetailId"] for row in (usage, holdback, tax)]
-    assert details == ["1", "holdback", "tax"]
-    assert [r["ChargeCategory"] for r in (usage, holdback, tax)] == ["Usage", "Credit", "Tax"]
-    assert [r["BilledCost"] for r in (usage, holdback, tax)] == ["10300.00", "-1030.00", "1761.30"]
-    assert (usage["PricingQuantity"], usage["PricingUnit"]) == ("51500.0", "Verified EUR")
-    assert (usage["ConsumedQuantity"], usage["ConsumedUnit"]) == ("51000000000.0", "Samples")
-    assert usage["x_SavingsPoint"] == "52000.5"
-    assert tax["PricingQuantity"] == tax["PricingUnit"] == ""
-    assert usage["BillingPeriodStart"] == "2026-10-31T23:00:00Z"
-    assert usage["ChargeClass"] == ""
-
-
-def test_a_correction_is_of_a_period_billed_before() -> None:
-    release = rows_of(focus_csv([history()[2]])[0])
-    assert {row["ChargeClass"] for row in release} == {"Correction"}
-    assert {row["ChargePeriodEnd"] for row in release} == {"2026-11-30T23:00:00Z"}
-    assert {row["BillingPeriodStart"] for row in release} == {"2026-12-31T23:00:00Z"}
-    middle = Period.anchored(date(2026, 11, 15), 1, "Europe/Berlin")[0]
-    issued_in = datetime(2026, 12, 20, tzinfo=UTC)
-    halved = rows_of(focus_csv([replace(history()[2], period=middle, issued_at=issued_in)])[0])
-    assert {row["ChargeClass"] for row in halved} == {"Correction"}
-    assert {row["ChargePeriodEnd"] for row in halved} == {"2026-12-14T23:00:00Z"}
-    assert {row["BillingPeriodStart"] for row in halved} == {"2026-12-14T23:00:00Z"}
-    assert {row["BillingPeriodEnd"] for row in halved} == {"2026-12-31T23:00:00Z"}
-    within = replace(history()[3], issued_at=ISSUED - timedelta(days=5))
-    fix = rows_of(focus_csv([within])[0])
-    assert {row["ChargeClass"] for row in fix} == {""}
-    assert {row["BillingPeriodStart"] for row in fix} == {"2026-10-31T23:00:00Z"}
-
-
-def test_recouped_search_cost_is_an_adjustment() -> None:
-    used = terms(recoupment=Recoupment("pool", Decimal(1500), share=Decimal("0.4")))
-    rows = rows_of(focus_csv([invoice(used, bill(used, 10_000))])[0])
-    assert [r["BilledCost"] for r in rows if r["ChargeCategory"] == "Adjustment"] == ["1500.00"]
-
-
-def test_a_hostile_customer_name_stays_text() -> None:
-    hostile = replace(CUSTOMER, name='=HYPERLINK("http://x","y")')
-    text = focus_csv([issued(terms(customer=hostile))])[0]
-    assert rows_of(text)[0]["BillingAccountName"].startswith("'=HYPERLINK")
 
 
 # UBL
