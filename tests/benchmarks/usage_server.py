@@ -84,8 +84,13 @@ class Outcome:
 
 @contextmanager
 def serving(home: Path, environment: Mapping[str, str], workers: int = 2) -> Iterator[Server]:
-    """Migrate, make one customer with one model and one system, start the workers."""
-    home.mkdir(parents=True, exist_ok=True)
+    """Migrate, make one customer with one model and one system, start the workers.
+
+    The application is loaded once, before the workers are forked, so that the next worker is
+    there a moment after one was killed.
+    """
+    # WhiteNoise warns about a missing folder of static files.
+    (home / "static").mkdir(parents=True, exist_ok=True)
     env = {
         **environment,
         "IGNITION_HOME": str(home),
@@ -102,7 +107,7 @@ def serving(home: Path, environment: Mapping[str, str], workers: int = 2) -> Ite
         port = free.getsockname()[1]
     command = [
         sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--workers", str(workers),
-        "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--log-level", "critical",
+        "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--preload", "--log-level", "critical",
     ]  # fmt: skip
     process = subprocess.Popen(command, env=env, cwd=PROJECT)
     try:
@@ -224,7 +229,7 @@ def main(home: str, events: str, size: str) -> None:
     deliveries = int(events) // per_delivery // customers
     prepared = [bodies(f"gateway-{n}", deliveries, per_delivery) for n in range(customers)]
     with serving(Path(home), os.environ) as server:
-        outcome = send_all(server, prepared, per_delivery, kill_every=max(2, deliveries // 4))
+        outcome = send_all(server, prepared, per_delivery, kill_every=max(2, deliveries // 2))
     print(
         json.dumps(
             {
