@@ -28,9 +28,9 @@ from metering.stacks import StackInfo
 from metering.uplift.accuracy import Accuracy, accuracy_guard
 from metering.uplift.cache import (
     CACHE,
-    CACHE_PAIRS,
     CacheGuard,
     cache_guard,
+    cache_pairs,
     load_cache,
 )
 from metering.uplift.estimate import UpliftEstimate, fraction_text
@@ -351,7 +351,7 @@ def _cache(
             raise EvidenceError(f"{CACHE}: missing, and {plan.method_version} demands a cache test")
         return None
     paired = load_cache(out)
-    if (paired.planned, paired.seed) != (CACHE_PAIRS, plan.seeds.order):
+    if (paired.planned, paired.seed) != (cache_pairs(plan), plan.seeds.order):
         raise EvidenceError(f"{CACHE}/pairs.json: pairs or seed are not those of the plan")
     if paired.other != runs.other:
         raise EvidenceError(f"{CACHE}: tested another system than the candidate")

@@ -121,6 +121,11 @@ def make_libraries(held_out: Sequence[Ids], count: int) -> tuple[list[Ids], list
     return fresh, [chosen[position % DISTINCT] for position in range(count)]
 
 
+def cache_pairs(plan: MeasurementPlan) -> int:
+    """Pairs of the cache test: ten, or the plan's own number when that is smaller."""
+    return min(CACHE_PAIRS, plan.pairs)
+
+
 def measure_cache(
     plan: MeasurementPlan,
     baseline: SutSpec,
@@ -160,7 +165,7 @@ def measure_cache(
     return measure_pairs(
         arms[0],
         arms[1],
-        pairs=CACHE_PAIRS,
+        pairs=cache_pairs(plan),
         seed=plan.seeds.order,
         out=out,
         on_pair=on_pair,

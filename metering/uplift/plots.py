@@ -161,11 +161,10 @@ def _drift(table: Any) -> dict[str, Any]:
             elif part == "aa":
                 label = f"A/A, {'first' if arm == 'base' else 'second'} arm"
             rates = [float(rate) for rate in chosen["samples_per_second"]]
-            faint = part != "uplift"
-            trace = _points(
-                list(chosen["minutes"]), rates, label, colour, symbol + ("-open" if faint else "")
-            )
-            data.append(trace)
+            shape = symbol if part == "uplift" else f"{symbol}-open"
+            if part == CACHE:
+                shape = f"triangle-{'up' if arm == 'base' else 'down'}-open"
+            data.append(_points(list(chosen["minutes"]), rates, label, colour, shape))
     return _chart(
         data, "Drift: every run over time", "Minutes since the first run", "Samples per second", []
     )

@@ -166,7 +166,6 @@ def measured(
     case: str,
 ) -> PairedRuns:  # fmt: skip
     """The product's cache test; the baseline's answers come from the honest system."""
-    monkeypatch.setattr(cache, "CACHE_PAIRS", PAIRS)
     # Enough that answering all from memory takes longer than the millisecond a run must last.
     monkeypatch.setattr(cache, "_LEAST_SAMPLES", 1024)
     monkeypatch.setattr(cache, "_MOST_SAMPLES", 1024)
@@ -265,7 +264,6 @@ def test_no_claim_can_be_a_cache_alone() -> None:
 
 def from_logs_alone(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole evidence, as if the recording machine had run the cache test as well."""
-    monkeypatch.setattr(whole, "CACHE_PAIRS", PAIRS)
     measured = evidence / "uplift/runs" / load_paired(evidence / "uplift").pairs[1].other.run_id
     model = json.loads((measured / "spec.json").read_text())["model_sha256"]
     build = json.loads((measured / "result.json").read_text())["stack_digest"]
@@ -281,7 +279,7 @@ def from_logs_alone(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             restate(run, **other)
         with pytest.raises(EvidenceError, match="another model or build"):
             recompute(evidence)
-    monkeypatch.setattr(whole, "CACHE_PAIRS", PAIRS + 1)
+    monkeypatch.setattr(whole, "cache_pairs", lambda plan: PAIRS + 1)
     with pytest.raises(EvidenceError, match="not those of the plan"):
         recompute(evidence)
 

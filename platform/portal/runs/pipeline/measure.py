@@ -17,7 +17,7 @@ from metering.baseline import load
 from metering.evidence import Recomputed, demands_cache_test, recompute
 from metering.plan import MeasurementPlan
 from metering.uplift import Pair, PairedRuns, load_paired
-from metering.uplift.cache import CACHE_PAIRS, measure_cache
+from metering.uplift.cache import cache_pairs, measure_cache
 from metering.uplift.measurement import kernel_sut, measure_aa, measure_accuracy, measure_uplift
 from portal.accounts.access import Actor
 from portal.runs.models import KernelPackage, Measurement
@@ -59,7 +59,7 @@ def measure_package(*, actor: Actor, package: KernelPackage, line: Line) -> Meas
     measure_aa(plan, frozen, **given, on_pair=_told("A/A", plan.aa_pairs, line))
     measure_uplift(plan, frozen, candidate, **given, on_pair=_told("pair", plan.pairs, line))
     if demands_cache_test(plan):
-        told = _told("cache test", CACHE_PAIRS, line)
+        told = _told("cache test", cache_pairs(plan), line)
         measure_cache(plan, frozen.sut, candidate, **given, on_pair=told)
     line("accuracy against the baseline's outputs on held-out sentences")
     measure_accuracy(plan, frozen, candidate, **given)
