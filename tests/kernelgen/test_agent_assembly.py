@@ -75,7 +75,11 @@ def test_parts_give_the_numbers_of_the_whole(
     assert whole.path is not None, whole.stderr
     parts = assembly.build(schedules)
     assert parts.path is not None, parts.stderr
-    np.testing.assert_array_equal(answer(parts.path, encoder), answer(whole.path, encoder))
+    got = answer(parts.path, encoder)
+    np.testing.assert_array_equal(got, answer(whole.path, encoder))
+    arrays = encoder.sample(np.random.default_rng(3), DIMS, "nominal")
+    error = np.abs(got - encoder.oracle(arrays, DIMS)["embeddings"])
+    assert (error <= encoder.error_bound(arrays, DIMS)["embeddings"]).all()
 
 
 def test_only_what_changed_is_compiled(
