@@ -121,6 +121,8 @@ def llama_server(model: Path, folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "llama_cpp.server", "--model", str(model)]
     command += ["--model_alias", NAME, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--n_ctx", "1024", "--n_threads", "1", "--n_threads_batch", "1"]
+    # The file carries no template that this server reads; SmolLM2 was taught this one.
+    command += ["--chat_format", "chatml"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
@@ -155,14 +157,11 @@ def test_its_server_is_an_endpoint_like_any_other(
         sut = {"stack": "openai", "package": folder}
         checked = loadgen.run(generating(sut, prompts[1], mode="accuracy"), tmp_path / "run")
         assert checked.state == "VALID", checked.reasons
-        timed = loadgen.run(
-            generating(sut, prompts[1], scenario="SingleStream", target_qps=10.0),
-            tmp_path / "timed",
-        )
+        timed = loadgen.run(generating(sut, prompts[1]), tmp_path / "timed")
     answers = verdict.accuracy_tokens((tmp_path / "run" / verdict.ACCURACY).read_bytes())
     assert "Paris" in open_tokenizer(model).decode(answers[0])
-    assert timed.state in ("VALID", "INVALID"), timed.reasons
-    assert timed.sample_count is None or timed.sample_count >= len(QUESTIONS)
+    assert timed.state == "VALID", timed.reasons
+    assert timed.samples_per_second is not None
 
 
 def test_what_llama_cpp_cannot_do_is_refused_by_name(model: Path, tmp_path: Path) -> None:
