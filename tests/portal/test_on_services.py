@@ -19,6 +19,7 @@ FILES = (
     "test_events_chain.py",
     "test_jobs.py",
     "test_reviews.py",
+    "test_usage_api.py",
     "test_usage_ingest.py",
 )
 
