@@ -13,8 +13,9 @@ import pytest
 from kernelgen import zoo
 from metering import loadgen
 from metering.datasets.reading import ReadingFloor, reading_accuracy
+from metering.datasets.scoring import reading_of_run
 from metering.datasets.text_lines import scaled, text_lines, write_text_lines
-from metering.loadgen import RunSpec, SutSpec
+from metering.loadgen import EvidenceError, RunSpec, SutSpec
 from metering.loadgen.library import load_texts
 from metering.loadgen.verdict import accuracy_texts
 from metering.stacks import StackError, open_recogniser
@@ -72,14 +73,29 @@ def test_the_lines_are_read_and_timed(
     assert checked.state == "VALID", checked.reasons
     read = accuracy_texts((tmp_path / "accuracy/mlperf_log_accuracy.json").read_bytes())
     truth = load_texts(lines)
-    found = reading_accuracy(truth, read, FLOOR)
+    found = reading_of_run(tmp_path / "accuracy", lines, FLOOR)
     assert found.passed, (truth, read)
+    assert found == reading_accuracy(truth, read, FLOOR)
     # The same answers in another order are wrong: the score looks at each line.
     assert not reading_accuracy(truth, read[1:] + read[:1], FLOOR).passed
     timed = loadgen.run(recognising(sut, sampled_outputs=LINES), tmp_path / "timed")
     assert timed.state == "VALID", timed.reasons
     assert timed.samples_per_second is not None
     _show_the_mix(timed.samples_per_second)
+    _refuse_other_evidence(tmp_path, lines)
+
+
+def _refuse_other_evidence(folder: Path, lines: Path) -> None:
+    """No score from a timed run, from another library, or from a log that was edited."""
+    with pytest.raises(EvidenceError, match="wanted accuracy of text_recognition"):
+        reading_of_run(folder / "timed", lines, FLOOR)
+    write_text_lines(text_lines(12, LINES), folder / "easier.npz")
+    with pytest.raises(EvidenceError, match=r"was asked from .*, easier\.npz is"):
+        reading_of_run(folder / "accuracy", folder / "easier.npz", FLOOR)
+    log = folder / "accuracy/mlperf_log_accuracy.json"
+    log.write_bytes(log.read_bytes().replace(b'"data" : "', b'"data" : "41', 1))
+    with pytest.raises(EvidenceError, match="SHA-256"):
+        reading_of_run(folder / "accuracy", lines, FLOOR)
 
 
 def _show_the_mix(rate: Decimal) -> None:
