@@ -4,6 +4,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from metering.export import FORMATS, export_documents, validate
 from metering.ledger import Invoice as InvoiceDocument
@@ -16,6 +18,8 @@ from portal.billing.exports import (
 )
 from portal.billing.models import Export, Invoice
 from tests.metering.money_cases import bill, contract, invoice
+from tests.portal.web_data import Stage
+from tests.portal.web_stage import stage  # noqa: F401
 
 
 def issued(currency: str = "EUR") -> tuple[InvoiceDocument, Invoice]:
@@ -45,6 +49,33 @@ def test_a_written_file_holds_and_stays(file_format: Export.Format, home: Path) 
     before = path.stat().st_mtime_ns
     assert export_path(row, file_format) == path
     assert path.stat().st_mtime_ns == before
+
+
+@pytest.mark.django_db
+def test_what_is_missing_is_written_once_from_the_page(stage: Stage, client: Client) -> None:  # noqa: F811
+    client.force_login(stage.finance.user)
+    page = reverse("billing:invoice", args=[stage.invoice.pk])
+    act = reverse("billing:invoice-exports", args=[stage.invoice.pk])
+    before = {export.file_format for export in stage.invoice.exports.all()}
+    assert (
+        "Write FOCUS 1.4 CSV, FOCUS 1.4 parquet, Factur-X PDF" in client.get(page).content.decode()
+    )
+    for _ in range(2):
+        assert client.post(act).status_code == 302
+        written = {export.file_format: export for export in stage.invoice.exports.all()}
+        assert set(written) == set(Export.Format.values) > before
+        assert len(written) == stage.invoice.exports.count()
+    text = client.get(page).content.decode()
+    assert act not in text
+    for export in written.values():
+        assert str(export.stored_file.sha256) in text
+    pdf = written["facturx"].stored_file
+    assert pdf.name == "invoice.pdf"
+    answer = client.get(reverse("documents:download", args=[pdf.pk]))
+    assert answer.status_code == 200, answer.content[-2000:]
+    assert answer.getvalue().startswith(b"%PDF-1.7")
+    client.force_login(stage.auditor.user)
+    assert act not in client.get(page).content.decode()
 
 
 def test_what_an_e_invoice_cannot_carry_is_not_offered() -> None:

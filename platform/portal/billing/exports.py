@@ -10,7 +10,9 @@ from pathlib import Path
 
 from metering.export import FORMATS, carries, export_documents
 from metering.ledger import Invoice as InvoiceDocument
+from portal.accounts.access import Actor
 from portal.billing.models import Export, Invoice
+from portal.billing.services import export_write
 from portal.workspace import home, write
 
 # The engine's name of a format that the portal's rows call otherwise.
@@ -57,3 +59,22 @@ def export_path(invoice: Invoice, file_format: str) -> Path:
     if not path.is_file():
         write(path, export_bytes(invoice, file_format))
     return path
+
+
+def exports_missing(invoice: Invoice) -> list[Export.Format]:
+    """Formats that can hold the document and that nobody has written yet."""
+    written = set(invoice.exports.values_list("file_format", flat=True))
+    return [one for one in export_formats(invoice) if one.value not in written]
+
+
+def exports_write(*, actor: Actor, invoice: Invoice) -> list[Export]:
+    """Write every format that is missing, with its row; a second call writes nothing."""
+    return [
+        export_write(
+            actor=actor,
+            invoice=invoice,
+            file_format=file_format,
+            path=export_path(invoice, file_format),
+        )
+        for file_format in exports_missing(invoice)
+    ]

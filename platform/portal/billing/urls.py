@@ -15,5 +15,6 @@ urlpatterns = [
     path("invoices/", views.invoices, name="invoices"),
     path("invoices/<uuid:invoice_id>/", views.invoice, name="invoice"),
     path("invoices/<uuid:invoice_id>/lines.csv", views.invoice_lines, name="invoice-lines"),
+    path("invoices/<uuid:invoice_id>/exports/", views.invoice_exports, name="invoice-exports"),
     path("journal/", views.journal, name="journal"),
 ]

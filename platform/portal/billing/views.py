@@ -1,16 +1,19 @@
 """Invoices and their journal: frozen documents, every line open to its formula and inputs."""
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from portal.accounts.access import may
 from portal.billing import selectors
+from portal.billing.exports import exports_missing, exports_write
 from portal.billing.figures import invoice_rows
 from portal.billing.filters import InvoiceFilter, JournalFilter
 from portal.billing.tables import InvoiceTable, JournalTable, period_cell
 from portal.documents.selectors import report_list
-from portal.web.access import ActorRequest, for_readers_of
+from portal.web.access import ActorRequest, for_doers_of, for_readers_of
 from portal.web.answers import csv_file
 from portal.web.figures import crumbs
 from portal.web.lists import list_page
@@ -53,6 +56,7 @@ def invoice(request: ActorRequest, invoice_id: object) -> HttpResponse:
         "entries": entries,
         "journal_sum": sum((entry.amount for entry in entries), start=shown.net - shown.net),
         "exports": selectors.export_list(actor=request.actor).filter(invoice=shown),
+        "missing": exports_missing(shown) if may(request.actor, "export.write") else (),
         "report": report_list(actor=request.actor).filter(invoice=shown).first(),
         "crumbs": crumbs(("Invoices", reverse("billing:invoices"))),
     }
@@ -75,6 +79,17 @@ def invoice_lines(request: ActorRequest, invoice_id: object) -> HttpResponse:
         for fee in (line["fee_line"],)
     ]  # fmt: skip
     return csv_file(f"{shown.number}-lines.csv", LINES_HEADER, rows)
+
+
+@require_POST
+@for_doers_of("export.write")
+def invoice_exports(request: ActorRequest, invoice_id: object) -> HttpResponse:
+    """Write the formats of a document that are not there yet."""
+    shown = selectors.invoice_get(actor=request.actor, invoice_id=invoice_id)
+    made = exports_write(actor=request.actor, invoice=shown)
+    names = ", ".join(export.get_file_format_display() for export in made)
+    messages.success(request, f"Written: {names}." if made else "Every format is there already.")
+    return redirect("billing:invoice", shown.pk)
 
 
 @require_safe
