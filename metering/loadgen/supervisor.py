@@ -239,6 +239,8 @@ def _run_child(
     shutil.rmtree(scratch)
     launch_path.unlink()
     (out / "heartbeat").unlink(missing_ok=True)
+    for torn in out.glob(".*.tmp"):
+        torn.unlink()  # The child was killed while it wrote one of its own files.
     wall_s = time.monotonic() - started
     return _Ended(process.returncode, stopped, wall_s, usage.ru_utime + usage.ru_stime)
 

@@ -78,6 +78,11 @@ def killed(batch):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def killed_while_writing(batch):
+    Path(f"../.error.json.{os.getpid()}.tmp").write_text('{"where": "inst')
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def silent(batch):
     os._exit(0)
 
@@ -150,6 +155,7 @@ ACTIONS = {
         raises,
         segfault,
         killed,
+        killed_while_writing,
         silent,
         silent_with_status,
         too_few_rows,

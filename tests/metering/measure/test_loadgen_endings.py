@@ -56,6 +56,7 @@ ENDINGS = [
     ("raise_in_load_samples", {}, "ERROR", "load_samples: IndexError"),
     ("segfault", {}, "CRASHED", "SIGSEGV"),
     ("killed", {}, "CRASHED", "SIGKILL"),
+    ("killed_while_writing", {}, "CRASHED", "SIGKILL"),
     ("silent", {}, "SILENT", "exit status 0 before the test ended"),
     ("silent_with_status", {}, "SILENT", "exit status 7"),
     ("missing_outdir", {}, "SILENT", "without a detail log"),
