@@ -78,7 +78,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extr
 lock: setup
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(LOCK) --output-file requirements/demo.txt pyproject.toml
-	$(LOCK) --extra redis --extra dev -c requirements/demo.txt --output-file requirements/dev.txt pyproject.toml
+	$(LOCK) --extra redis --extra plots --extra dev -c requirements/demo.txt --output-file requirements/dev.txt pyproject.toml
 
 clean:
 	rm -rf $(VENV) var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

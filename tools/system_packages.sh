@@ -21,6 +21,7 @@ pdfsig|poppler-utils|required
 bwrap|bubblewrap|required
 openssl|openssl|required
 chromium|chromium|required
+hledger|hledger|required
 "
 services_tools="
 redis-server|redis-server|required
