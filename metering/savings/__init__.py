@@ -32,7 +32,7 @@ from metering.savings.uncertainty import (
     lower_bound,
     t_95_one_sided,
 )
-from metering.savings.unit_cost import linear_window, unit_cost_savings
+from metering.savings.unit_cost import unit_cost_savings
 
 __all__ = [
     "FSU_METHODS",
@@ -52,7 +52,6 @@ __all__ = [
     "examine",
     "fractional_savings_uncertainty",
     "joint_standard_error",
-    "linear_window",
     "lower_bound",
     "measured_text",
     "normalised_savings",

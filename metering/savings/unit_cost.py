@@ -12,7 +12,7 @@ from decimal import Decimal
 from metering.decimals import exact, parse_decimal
 from metering.refusal import Refusal
 
-__all__ = ["linear_window", "unit_cost_savings"]
+__all__ = ["unit_cost_savings"]
 
 
 def unit_cost_savings(volume: object, baseline_cost: object, optimised_cost: object) -> Decimal:
@@ -23,9 +23,3 @@ def unit_cost_savings(volume: object, baseline_cost: object, optimised_cost: obj
     with exact():
         baseline = parse_decimal(baseline_cost, "baseline_cost")
         return units * (baseline - parse_decimal(optimised_cost, "optimised_cost"))
-
-
-def linear_window(savings_per_day: object, days: object) -> Decimal:
-    """Savings of a window of whole or part days at a constant daily saving: no other factor."""
-    with exact():
-        return parse_decimal(savings_per_day, "savings_per_day") * parse_decimal(days, "days")

@@ -17,7 +17,6 @@ from metering.refusal import Refusal
 from metering.savings import (
     SavingsLine,
     combine_standard_errors,
-    linear_window,
     lower_bound,
     measured_text,
     savings_line,
@@ -128,10 +127,6 @@ def test_thirty_days_save_thirty_times_one_day(volume: int, days: int) -> None:
     one, many = saved(volume=volume * 10**4), saved(volume=volume * 10**4 * days)
     assert many.counterfactual == one.counterfactual * days
     assert abs(many.bound - one.bound * days) <= Decimal("1e-12") * days
-
-
-def test_constant_daily_savings_scale_with_the_window() -> None:
-    assert linear_window("240.00", 30) == 30 * linear_window("240.00", 1)
 
 
 def test_the_cost_ratio_is_one_of_sums_not_a_mean_of_ratios() -> None:
