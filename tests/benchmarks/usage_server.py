@@ -107,7 +107,8 @@ def serving(home: Path, environment: Mapping[str, str], workers: int = 2) -> Ite
         port = free.getsockname()[1]
     command = [
         sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--workers", str(workers),
-        "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--preload", "--log-level", "critical",
+        "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--log-level", "critical",
+        "--config", str(Path(__file__).with_name("gunicorn_warm.py")),
     ]  # fmt: skip
     process = subprocess.Popen(command, env=env, cwd=PROJECT)
     try:
