@@ -35,6 +35,7 @@ from portal.billing.models import Correction, Dispute, Invoice, JournalEntry
 from portal.billing.savings import (
     BillingError,
     check_verified,
+    contract_lock,
     contract_version_of,
     frozen_breakdown,
 )
@@ -61,6 +62,7 @@ def credit_issue(
     """
     require(actor, "invoice.credit", invoice.organisation)
     counter = number_counter(CREDIT_SERIES)
+    contract_lock(invoice.period)
     if Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT).exists():
         raise BillingError(
             f"{invoice}: audited, its fee is final; credit the release the audit led to"
@@ -119,6 +121,7 @@ def audit_settle(
     """
     require(actor, "invoice.audit", invoice.organisation)
     releases, notes = number_counter(SERIES), number_counter(CREDIT_SERIES)
+    contract_lock(invoice.period)
     audits = Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT)
     found: Correction | None = audits.first()
     if found:
@@ -184,7 +187,7 @@ def dispute_open(
 ) -> Dispute:
     """Set lines of an invoice aside; the others stay collectible. One open dispute an invoice."""
     require(actor, "dispute.open", invoice.organisation)
-    Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    contract_lock(invoice.period)
     open_now = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN)
     found: Dispute | None = open_now.first()
     if found:
@@ -219,7 +222,7 @@ def dispute_open(
 def dispute_release(*, actor: Actor, invoice: Invoice, at: datetime | None = None) -> Dispute:
     """End the open dispute of an invoice by release: its lines are collectible again."""
     require(actor, "dispute.resolve", invoice.organisation)
-    Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    contract_lock(invoice.period)
     row = _end_dispute(invoice, Dispute.Outcome.RELEASED, _moment(at))
     if row is None:
         raise BillingError(f"{invoice}: no open dispute to resolve")

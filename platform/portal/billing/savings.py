@@ -39,15 +39,20 @@ def require_approved(measurement: Measurement) -> None:
         )
 
 
-def state_before(period: BillingPeriod) -> LedgerState:
-    """What the latest earlier period left behind, with every correction made since.
-
-    BillingError when a later period is computed already. Holds the contract's lock, so that two
-    periods of one contract never start from the same state.
-    """
+def contract_lock(period: BillingPeriod) -> None:
+    """Until the transaction ends, nobody else changes what periods of the contract leave behind."""
     ContractVersion.objects.select_for_update(no_key=True).filter(
         organisation=period.organisation, contract_id=period.contract_id
     ).order_by("version").first()
+
+
+def state_before(period: BillingPeriod) -> LedgerState:
+    """What the latest earlier period left behind, with every correction made since.
+
+    BillingError when a later period is computed already. Under the contract's lock, so that two
+    periods never start from the same state and no correction is missed.
+    """
+    contract_lock(period)
     others = SavingsRecord.objects.filter(
         organisation=period.organisation, period__contract_id=period.contract_id
     ).select_related("period")
