@@ -2,7 +2,7 @@
 #   make demo            the main job end to end on this machine, results in var/demo
 #   make serve           the portal on the demo's result, http://127.0.0.1:8000
 #   make test            lint, types, layer rule and all quick tests
-# Further promises: worker, bench, bench-uplift, lint, types, test-slow, services-test, lock, clean.
+# Further promises: worker, bench, bench-uplift, bench-metering, lint, types, test-slow, services-test, lock, clean.
 
 SHELL := /bin/bash
 VENV ?= .venv
@@ -16,7 +16,7 @@ MARKS ?= not slow and not services and not bench and not gpu
 # Two test processes where there are two cores; tests/side_by_side.py says what each may run.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2)
 
-.PHONY: demo serve worker test test-slow services-test bench bench-uplift lint types models lock clean setup setup-dev
+.PHONY: demo serve worker test test-slow services-test bench bench-uplift bench-metering lint types models lock clean setup setup-dev
 
 demo: setup models
 	$(BIN)/python manage.py demo
@@ -39,6 +39,10 @@ services-test: setup-dev models
 
 bench-uplift: setup-dev
 	$(BIN)/python -m pytest -m "bench" -s tests/benchmarks/test_uplift_statistics.py
+
+bench-metering: setup-dev
+	tools/system_packages.sh services
+	tools/with_services.sh $(BIN)/python -m pytest -m "bench" -s tests/benchmarks/test_metering_throughput.py
 
 bench: setup-dev models
 	$(BIN)/python -m pytest -m "bench" -s
