@@ -42,7 +42,7 @@ bench-uplift: setup-dev
 
 bench-metering: setup-dev
 	tools/system_packages.sh services
-	tools/with_services.sh $(BIN)/python -m pytest -m "bench" -s tests/benchmarks/test_metering_throughput.py
+	$(BIN)/python -m pytest -m "bench" -s tests/benchmarks/test_metering_throughput.py
 
 bench: setup-dev models
 	$(BIN)/python -m pytest -m "bench" -s
