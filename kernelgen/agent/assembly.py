@@ -1,9 +1,9 @@
-"""A whole model put together from parts that are compiled once: one object per operator and
-schedule, and a small file of calls.
+"""Kernels and whole models put together from parts that are compiled once: one object per operator
+and schedule, and a small file of calls.
 
-In: a graph, schedules. Out: a shared object that does what the one from the single file does, in
-a fraction of the time when most parts were there before. It is for races inside a search; a package
-is always compiled from its one file, and judged as that.
+In: a graph, schedules. Out: shared objects that do what those from the single files do, in a
+fraction of the time where the parts were there before. They are for trials and races inside a
+search; a package is always compiled from its one file, and judged as that.
 Never here: a race, a package.
 """
 
@@ -16,9 +16,10 @@ from pathlib import Path
 from kernelgen.emit import model_source
 from kernelgen.emit.matrix import flags_of
 from kernelgen.emit.part import fill
-from kernelgen.emit.unit import Section, section, uses_tiles, words_of
+from kernelgen.emit.unit import Section, interface, section, uses_tiles, words_of
 from kernelgen.graph.types import Graph
 from kernelgen.machine import Machine
+from kernelgen.ops.operator import Operator
 from kernelgen.package.build import MODEL_COMPILE_LIMIT_S, model_flags
 from kernelgen.schedule import Schedule
 from kernelgen.targets.cpu import CompileOutcome, compile_shared
@@ -80,6 +81,18 @@ class Assembly:
         made = compile_shared(text, (*options, *objects), path, limit_s=MODEL_COMPILE_LIMIT_S)
         return CompileOutcome(made.path, made.stderr, seconds + made.seconds)
 
+    def kernel(
+        self, operator: Operator, schedule: Schedule, options: Sequence[str], out: Path
+    ) -> CompileOutcome:
+        """One operator behind the judged interface, its part compiled with `options`."""
+        own = section(operator, schedule)
+        made = self._part(own, options)
+        if made.path is None:
+            return made
+        text = "".join((words_of([]), _called(own, operator.name), interface(own)))
+        linked = compile_shared(text, (*options, str(made.path)), out)
+        return CompileOutcome(linked.path, linked.stderr, made.seconds + linked.seconds)
+
     def _part(self, own: Section, options: Sequence[str]) -> CompileOutcome:
         """The object of one operator, at the model's own level of instructions."""
         unit = () if uses_tiles([own.schedule]) else flags_of(self._machine.isa)
@@ -96,7 +109,11 @@ def _apart(text: str, own: Section, name: str) -> str:
     """The model's text with declarations in place of one operator's functions."""
     if text.count(own.text) != 1:
         raise ValueError(f"{name}: its functions are {text.count(own.text)} times in the model")
-    return text.replace(own.text, fill(_CALLED, p=own.prefix, name=name))
+    return text.replace(own.text, _called(own, name))
+
+
+def _called(own: Section, name: str) -> str:
+    return fill(_CALLED, p=own.prefix, name=name)
 
 
 def _digest(text: str, options: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+from kernelgen.agent.assembly import Assembly
 from kernelgen.agent.knowledge import context
 from kernelgen.agent.ledger import Booking, Ledger, Work
 from kernelgen.agent.proposals import (
@@ -78,10 +79,12 @@ class Bench:
         records: Records,
         secret: Callable[[int], bytes] = os.urandom,
         first_alone: bool = True,
+        parts: Assembly | None = None,
     ) -> None:
         """`first_alone`: whether the kernel a search begins with meets the sanitizers by itself.
         Inside a model it may wait: what replaces it meets them alone, and if nothing does, it meets
-        them in the closing judgement of the model.
+        them in the closing judgement of the model. `parts`: where a model's kernels come from, so
+        that none is compiled once for its own trial and again for a race inside the model.
         """
         self.operator = operator
         self.points = tuple(points)
@@ -92,6 +95,7 @@ class Bench:
         self._records = records
         self._secret = secret
         self._first_alone = first_alone
+        self._parts = parts
         self._built: dict[Proposal, Candidate] = {}
         self._beaten: set[str] = set()
         self.run = os.urandom(8).hex()
@@ -269,6 +273,8 @@ class Bench:
         self, offer: Proposal, text: str, options: tuple[str, ...], path: Path
     ) -> CompileOutcome:
         if isinstance(offer, Schedule):
+            if self._parts is not None:
+                return self._parts.kernel(self.operator, offer, options, path)
             return compile_shared(text, options, path)
         try:
             return compile_closed(text, options, path)

@@ -134,7 +134,7 @@ class Gate:
         self._machine = machine
         self._core = core
         self._ledger = ledger
-        self._assembly = Assembly(encoder.graph, machine, work)
+        self.assembly = Assembly(encoder.graph, machine, work)
         self._built: dict[tuple[Schedule, ...], Candidate | None] = {}
 
     def stock(
@@ -216,7 +216,7 @@ class Gate:
         """The whole model as a candidate for races; None when it does not compile."""
         identity = tuple(sorted(schedules.values()))
         if identity not in self._built:
-            outcome = self._assembly.build(schedules)
+            outcome = self.assembly.build(schedules)
             self._book("model_build", "done" if outcome.path else "not_compiled", outcome.seconds)
             self._built[identity] = Candidate(MODEL, outcome.path) if outcome.path else None
         return self._built[identity]

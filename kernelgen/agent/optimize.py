@@ -30,11 +30,7 @@ from kernelgen.agent.ledger import Booking, Ledger
 from kernelgen.agent.operators import Searches, TuneError
 from kernelgen.agent.options import Options
 from kernelgen.agent.records import Records, harness_sha256
-from kernelgen.agent.results import (
-    EventKind,
-    TrialEvent,
-    TuneResult,
-)
+from kernelgen.agent.results import EventKind, TrialEvent, TuneResult
 from kernelgen.agent.search import Found
 from kernelgen.agent.summary import (
     brief,
@@ -141,6 +137,14 @@ class _Tuning:
         spaces = {name: space(op, self.machine) for name, op in graph.operators.items()}
         spaces[MODEL] = space(self.encoder, self.machine)
         defaults = {name: found.default() for name, found in spaces.items()}
+        gate = Gate(
+            self.encoder,
+            self.points,
+            machine=self.machine,
+            core=self.core,
+            work=self.work,
+            ledger=self.ledger,
+        )
         benches = {
             name: Bench(
                 operator,
@@ -151,17 +155,10 @@ class _Tuning:
                 ledger=self.ledger,
                 records=self.records,
                 first_alone=False,
+                parts=gate.assembly,
             )
             for name, operator in graph.operators.items()
         }
-        gate = Gate(
-            self.encoder,
-            self.points,
-            machine=self.machine,
-            core=self.core,
-            work=self.work,
-            ledger=self.ledger,
-        )
         base = Chosen(defaults, (), ())
         shares: dict[str, float] = {}
         default_ns: dict[str, float] = {}

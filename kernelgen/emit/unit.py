@@ -128,13 +128,13 @@ def source(operator: Operator, schedule: Schedule) -> str:
     not fit.
     """
     own = section(operator, schedule)
-    values = {
-        "p": own.prefix,
-        "name": operator.name,
-        "schedule": schedule.text(),
-        "bad_alignment": BAD_ALIGNMENT,
-    }
-    return "".join((fill(_BANNER, values), words_of([own]), own.text, fill(_UNIT, values)))
+    banner = fill(_BANNER, name=operator.name, schedule=schedule.text())
+    return "".join((banner, words_of([own]), own.text, interface(own)))
+
+
+def interface(own: Section) -> str:
+    """The four functions of a judged kernel, which call those of a section."""
+    return fill(_UNIT, p=own.prefix, bad_alignment=BAD_ALIGNMENT)
 
 
 def flags(machine: Machine, *schedules: Schedule) -> tuple[str, ...]:

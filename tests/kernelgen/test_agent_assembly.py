@@ -5,6 +5,8 @@ twice.
 from __future__ import annotations
 
 import ctypes
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ import numpy.typing as npt
 import pytest
 
 from kernelgen.agent.assembly import Assembly
-from kernelgen.emit import MODEL, model_source
+from kernelgen.emit import MODEL, flags, model_source
 from kernelgen.graph import TextEncoder
 from kernelgen.graph.builders import build_encoder
+from kernelgen.judge import Candidate, judge
 from kernelgen.machine import describe
 from kernelgen.package.build import model_flags
 from kernelgen.package.native import Block, Native
@@ -98,6 +101,29 @@ def test_only_what_changed_is_compiled(
     assert (again.path, again.seconds) == (first.path, 0.0)
     assert len({first.path, taller.path, changed.path}) == 3
     assert None not in (first.path, taller.path, changed.path)
+
+
+def test_a_kernel_of_its_own_is_made_from_the_same_part(
+    encoder: TextEncoder, schedules: dict[str, Schedule], assembly: Assembly, tmp_path: Path
+) -> None:
+    assert assembly.build(schedules).path is not None
+    before = assembly.compiled
+    name, operator = next((n, op) for n, op in encoder.graph.operators.items() if "gemm" in n)
+    made = assembly.kernel(
+        operator, schedules[name], flags(MACHINE, schedules[name]), tmp_path / "kernel.so"
+    )
+    assert made.path is not None, made.stderr
+    assert assembly.compiled == before
+    verdict = judge(
+        Candidate(name, made.path),
+        operator,
+        {"m": 21},
+        incumbent=None,
+        seed_bytes=b"parts",
+        machine=replace(MACHINE, peak_gflops_per_core=None, peak_gbps_per_core=None),
+        core=min(os.sched_getaffinity(0)),
+    )
+    assert verdict.accepted, verdict
 
 
 def test_a_part_that_does_not_compile_says_why(
