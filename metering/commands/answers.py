@@ -31,6 +31,9 @@ def answered(handler: Handler) -> Handler:
             return handler(arguments)
         except Refusal as refusal:
             message = str(refusal)
+        except BrokenPipeError:
+            # The reader went away: __main__ ends quietly.
+            raise
         except OSError as error:
             message = f"{error.filename or 'file'}: {error.strerror or error}"
         print(f"metering {arguments.command}: {message}", file=sys.stderr)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from metering import canonical
 from metering.__main__ import main
 from metering.export import FORMATS, Manifest
 from tests.metering.money_cases import bill, contract, invoice
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(arguments: list[Any]) -> int:
@@ -142,6 +146,18 @@ def test_a_tampered_invoice_is_not_exported(
     assert "do not use it" in capsys.readouterr().err
     assert not out.exists()
     assert run(["validate", source]) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "metering", "validate", str(invoice_file(tmp_path))]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        assert running.stderr.read() == ""
+        assert running.wait() == 2
 
 
 def test_a_missing_file_is_one_clear_line(
