@@ -22,6 +22,7 @@ bwrap|bubblewrap|required
 openssl|openssl|required
 chromium|chromium|required
 hledger|hledger|required
+qpdf|qpdf|required
 "
 services_tools="
 redis-server|redis-server|required
