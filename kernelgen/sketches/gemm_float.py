@@ -30,7 +30,7 @@ FROM = 17
 """Rows from which the matrix unit takes over to begin with: one more than the tallest lone tile."""
 
 DEEP = 8 * STEP
-"""Sums of fewer products do not repay the splitting of their rows, unless a search finds they do."""
+"""Shorter sums do not repay the splitting of their rows, unless a search finds that they do."""
 
 SPLIT_BYTES = 6
 """Bytes of a float32 split into three bfloat16."""
