@@ -25,6 +25,7 @@ from kernelgen.tile.build import (
     Reach,
     Value,
     fill,
+    maximum,
     minimum,
     select,
     span,
@@ -51,6 +52,9 @@ TOP = -65536
 """The upper half of 32 bits: where a bfloat16 lies in a float32."""
 
 HALF = 32768
+
+LARGEST = 255.0 * 2.0**120
+"""The largest bfloat16. A float above it is split from there: rounded up it would be infinite."""
 
 EARLY = (0, 4)
 """Turns of `ORDER` with a piece of weights before the dot products too: eight pieces in all."""
@@ -205,11 +209,12 @@ class Unit:
             at = b.let(f"strip{j}", minimum(column + j * SIDE, most))
             b.let(f"row{j}", at // lanes * deep + step)
             b.let(f"column{j}", at % lanes)
-            far = step + SLICE * STEP
-            if lanes == SIDE:
-                # Strips lie one behind the other, and the next one is the other half of this step.
-                far = select(far < deep, far, far + deep)
-            b.let(f"far{j}", at // lanes * deep + far)
+            if self.own.distance:
+                far = step + SLICE * STEP
+                if lanes == SIDE:
+                    # Strips lie one behind the other; the next is the other half of this step.
+                    far = select(far < deep, far, far + deep)
+                b.let(f"far{j}", at // lanes * deep + far)
         b.let("to", to)
 
     def _ahead(self, piece: int) -> None:
@@ -233,8 +238,8 @@ class Unit:
                     b.let(name, self.own.a[first + r, _upto(at, SIDE, k)])
             x, y = b.dim("x"), b.dim("y")
             for part in range(PARTS):
-                xs = b.let("xs", (word("bits", x) + HALF) & TOP)
-                ys = b.let("ys", (word("bits", y) + HALF) & TOP)
+                xs = b.let("xs", _nearest(x, part))
+                ys = b.let("ys", _nearest(y, part))
                 self.split[to + part * STEP, span(0, SIDE)] = ys | ((xs >> 16) & 65535)
                 if part + 1 < PARTS:
                     b.let("x", x - word("from_bits", xs))
@@ -263,6 +268,16 @@ class Unit:
             sums = self.sums[b.let("summed", b.dim("rest_sums") + e), span(0, STEP)]
             where = (b.dim("rest_row") + e, b.dim("rest_column"))
             self.after.finish(b, where, sums, STEP)
+
+
+def _nearest(x: Value, part: int) -> Value:
+    """Bits of the bfloat16 that is one part of a float. The high one is rounded, so that what is
+    left has either sign and the products left out do not add up to one side; the others are cut. A
+    NaN stands in these, for its bits may not be added to.
+    """
+    if part:
+        return word("bits", x) & TOP
+    return (word("bits", minimum(maximum(x, -LARGEST), LARGEST)) + HALF) & TOP
 
 
 def _upto(at: Value, lanes: int, k: int) -> Reach:

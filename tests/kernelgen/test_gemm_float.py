@@ -139,6 +139,53 @@ def test_programs_stay_in_bounds_and_meet_the_bound(operator, choices):
         assert (error <= operator.error_bound(arrays, {"m": rows})["out"]).all(), rows
 
 
+FLT_MAX = np.finfo(np.float32).max
+EDGES = np.array([FLT_MAX, -FLT_MAX, 255 * 2.0**120, 3.39618e38, -3.3962e38, 3.4e38], np.float32)
+NAN_BITS = np.array([0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFFF8000, 0x7F800001], np.uint32)
+
+
+def edge_cases() -> tuple[Gemm, dict[str, np.ndarray]]:
+    """Every row holds one number from the edge of float32, or none at all."""
+    operator = Gemm(64, 32)
+    numbers = np.concatenate([EDGES, NAN_BITS.view(np.float32), [np.float32(np.inf)]])
+    a = np.zeros((len(numbers) + 2, operator.k), np.float32)
+    a[np.arange(len(numbers)), np.arange(len(numbers)) * 5] = numbers
+    rng = np.random.default_rng(6)
+    weights = {
+        t.name: rng.uniform(0.1, 0.9, t.sizes({"m": 1})).astype(np.float32)
+        for t in operator.by_role("weight")
+    }
+    return operator, {"a": a, **weights}
+
+
+def check_edge_cases(operator: Gemm, arrays: dict[str, np.ndarray], got: np.ndarray) -> None:
+    whole = len(EDGES)
+    want = operator.oracle({**arrays, "a": arrays["a"][:whole]}, {"m": whole})["out"]
+    np.testing.assert_allclose(got[:whole], want, rtol=2.0**-21)
+    assert np.isnan(got[whole : whole + len(NAN_BITS)]).all()
+    assert not np.isfinite(got[-3]).any()
+    assert np.isfinite(got[-2:]).all()
+
+
+def test_the_largest_floats_and_nan_come_through_the_matrix_unit():
+    operator, arrays = edge_cases()
+    schedule = chosen(operator, MATRIX, tiles=9, rows=24)
+    kernel = fitted(sketches.find(operator.family), operator, schedule)
+    got = interpret(kernel, arrays, {"m": len(arrays["a"])}).outputs["out"]
+    check_edge_cases(operator, arrays, got)
+
+
+@HAS_UNIT
+def test_the_largest_floats_and_nan_come_through_the_instructions(folder):
+    operator, arrays = edge_cases()
+    schedule = chosen(operator, HERE, tiles=9, rows=24)
+    outcome = compile_shared(source(operator, schedule), flags(HERE, schedule), folder / "edge.so")
+    assert outcome.path is not None, outcome.stderr
+    check_edge_cases(
+        operator, arrays, run(Native(outcome.path), operator, arrays, len(arrays["a"]))
+    )
+
+
 def test_the_matrix_unit_is_offered_only_where_there_is_one():
     operator = GemmBias(256, 96)
     assert space(operator, AVX2).axes["tiles"] == (0,)

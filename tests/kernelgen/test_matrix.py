@@ -389,7 +389,7 @@ def test_a_sum_starts_at_zero_or_at_what_is_in_memory() -> None:
 @pytest.mark.parametrize("name", some(["aarch64-neon", "riscv64-rvv"], 1))
 def test_a_float_product_made_for_the_unit_is_proven_abroad(name: str) -> None:
     """The same text, on processors that have no such unit."""
-    operator = GemmBias(64, 32)
+    operator = GemmBias(256, 32)
     schedule = default_schedule(operator, find("x86-64-amx")).with_choice("mr", 1)
     assert schedule.number("tiles")
     dims = {"m": schedule.number("tiles") + 1}
