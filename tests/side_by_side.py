@@ -22,7 +22,6 @@ from xdist.workermanage import WorkerController
 # Files whose verdicts depend on values alone. A file that is not here is taken to time something.
 TIMELESS = (
     "tests/e2e/",
-    "tests/kernelgen/test_agent_assembly.py",
     "tests/kernelgen/test_cross.py",
     "tests/kernelgen/test_emit.py",
     "tests/kernelgen/test_gemm_",
@@ -43,12 +42,8 @@ TIMELESS = (
     "tests/kernelgen/test_workload.py",
     "tests/kernelgen/test_zoo.py",
     "tests/metering/measure/test_baseline_registry.py",
-    "tests/metering/measure/test_endpoint_",
-    "tests/metering/measure/test_loadgen_gotchas.py",
-    "tests/metering/measure/test_loadgen_kill.py",
-    "tests/metering/measure/test_loadgen_scenarios.py",
-    "tests/metering/measure/test_loadgen_tasks.py",
-    "tests/metering/measure/test_loadgen_tokens.py",
+    "tests/metering/measure/test_endpoint_address.py",
+    "tests/metering/measure/test_endpoint_client.py",
     "tests/metering/measure/test_reading.py",
     "tests/metering/measure/test_text_lines.py",
     "tests/metering/measure/test_uplift_plots.py",

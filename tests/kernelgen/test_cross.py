@@ -21,6 +21,8 @@ from tests.quick import some
 SEED = b"cross"
 FOREIGN = [name for name, target in TARGETS.items() if target.processors]
 GEMM, DIMS = GemmBias(96, 96), {"m": 13}
+DEEP = GemmBias(256, 96)
+"""Of sums long enough for a matrix unit."""
 
 
 @cache
@@ -118,7 +120,7 @@ def test_other_schedules_meet_the_bound_abroad(name, change):
 )
 def test_the_matrix_unit_is_proven_where_there_is_one():
     target = find("x86-64-amx")
-    found = prove(GEMM, default_schedule(GEMM, target), target, {"m": 40}, seed_bytes=SEED)
+    found = prove(DEEP, default_schedule(DEEP, target), target, {"m": 40}, seed_bytes=SEED)
     check(found)
     assert found.instructions["tdpbf16ps"] >= 4
 
@@ -153,7 +155,7 @@ def test_a_new_target_is_one_record():
 )
 def test_levels_are_read_without_being_run(name, wanted):
     target = find(name)
-    found = prove(GEMM, default_schedule(GEMM, target), target, DIMS, run=False)
+    found = prove(DEEP, default_schedule(DEEP, target), target, DIMS, run=False)
     assert found.reason == STATIC_ONLY
     assert not found.accepted
     assert found.processors == ()

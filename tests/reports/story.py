@@ -227,6 +227,7 @@ def money(evidence: Path, measured: MeasurementFacts, payload: bytes, samples: i
         baseline_id=measured.baseline.sha256,
         uplift_id=measured.measurement_id,
         evidence_digest=sha256_bytes(payload),
+        method_version=plan.method_version,
         kept=found.decision.kept,
         not_kept_reason="; ".join(found.decision.reasons),
     )
