@@ -22,7 +22,6 @@ from metering.contract import (
 )
 from metering.ledger import Dispute as DisputeDocument
 from metering.ledger import Invoice as InvoiceDocument
-from metering.ledger import JournalEntry as Posting
 from metering.ledger import (
     audit_document,
     credit_note,
@@ -31,7 +30,7 @@ from metering.ledger import (
     left_to_credit,
 )
 from portal.accounts.access import Actor, Platform, require
-from portal.billing.models import Correction, Dispute, Invoice, JournalEntry
+from portal.billing.models import Correction, Dispute, Invoice
 from portal.billing.savings import (
     BillingError,
     check_verified,
@@ -39,7 +38,13 @@ from portal.billing.savings import (
     contract_version_of,
     frozen_breakdown,
 )
-from portal.billing.services import SERIES, document_store, journal_post, number_counter
+from portal.billing.services import (
+    SERIES,
+    document_store,
+    journal_append,
+    journal_post,
+    number_counter,
+)
 from portal.events.services import event_record
 from portal.runs.models import Measurement
 
@@ -206,7 +211,7 @@ def dispute_open(
         opened_on=opened_on,
     )
     row.save(force_insert=True)
-    _post(invoice, split.entries)
+    journal_append(invoice, split.entries)
     event_record(
         action="dispute.open",
         actor=actor,
@@ -311,23 +316,7 @@ def _end_dispute(invoice: Invoice, outcome: str, at: datetime) -> Dispute | None
     row: Dispute | None = open_now.first()
     if row is None:
         return None
-    _post(invoice, _split(invoice, row.lines, row.opened_on).resolved(at.date()))
+    journal_append(invoice, _split(invoice, row.lines, row.opened_on).resolved(at.date()))
     row.outcome, row.resolved_at = outcome, at
     row.save(update_fields=["outcome", "resolved_at"])
     return row
-
-
-def _post(invoice: Invoice, entries: Sequence[Posting]) -> None:
-    """Append postings to those of the invoice; together they still sum to zero."""
-    taken = JournalEntry.objects.filter(invoice=invoice).count()
-    for number, entry in enumerate(entries, start=taken + 1):
-        JournalEntry(
-            organisation=invoice.organisation,
-            invoice=invoice,
-            line=number,
-            booked_on=entry.booked_on,
-            account=entry.account,
-            amount=entry.amount,
-            currency=entry.currency,
-            memo=entry.text[:300],
-        ).save(force_insert=True)

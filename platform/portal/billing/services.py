@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from metering.contract import Contract, fee
 from metering.ledger import Invoice as InvoiceDocument
+from metering.ledger import JournalEntry as Posting
 from metering.ledger import build_invoice
 from metering.ledger import journal as journal_of
 from metering.plan import MeasurementPlan, Period
@@ -266,6 +267,27 @@ def document_store(
     return row
 
 
+def journal_append(invoice: Invoice, postings: Sequence[Posting]) -> list[JournalEntry]:
+    """Rows for `postings` after those that the invoice has; together they still sum to zero."""
+    taken = JournalEntry.objects.filter(invoice=invoice).count()
+    rows = [
+        JournalEntry(
+            organisation=invoice.organisation,
+            invoice=invoice,
+            line=number,
+            booked_on=posting.booked_on,
+            account=posting.account,
+            amount=posting.amount,
+            currency=posting.currency,
+            memo=posting.text[:300],
+        )
+        for number, posting in enumerate(postings, start=taken + 1)
+    ]
+    for row in rows:
+        row.save(force_insert=True)
+    return rows
+
+
 @transaction.atomic
 def journal_post(*, actor: Actor, invoice: Invoice) -> list[JournalEntry]:
     """Post an issued invoice's entries, once; they sum to zero or the engine refuses."""
@@ -274,21 +296,7 @@ def journal_post(*, actor: Actor, invoice: Invoice) -> list[JournalEntry]:
     if found:
         return found
     document = InvoiceDocument.from_json(invoice.document)
-    entries = [
-        JournalEntry(
-            organisation=invoice.organisation,
-            invoice=invoice,
-            line=number,
-            booked_on=entry.booked_on,
-            account=entry.account,
-            amount=entry.amount,
-            currency=entry.currency,
-            memo=entry.text[:300],
-        )
-        for number, entry in enumerate(journal_of(document), start=1)
-    ]
-    for entry in entries:
-        entry.save(force_insert=True)
+    entries = journal_append(invoice, journal_of(document))
     event_record(
         action="journal.post",
         actor=actor,
