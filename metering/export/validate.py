@@ -40,6 +40,7 @@ _SCHEMAS: dict[str, Callable[[object], object]] = {
     "ignition.export-manifest.v1": Manifest.from_json,
     "ignition.invoice.v1": Invoice.from_json,
     "ignition.plan.v1": MeasurementPlan.from_json,
+    "ignition.plan.v2": MeasurementPlan.from_json,
     "ignition.pricebook.v1": PriceBook.from_json,
     "ignition.savings.v1": SavingsLine.from_json,
     "ignition.usage-totals.v1": UsageTotals.from_json,

@@ -18,6 +18,7 @@ _MODES = {"performance": "PerformanceOnly", "accuracy": "AccuracyOnly"}
 _TOLERANCE = Decimal("0.00001")
 _OFFLINE_HEADROOM = 1.1
 MULTI_STREAM_SAMPLES = 8
+SERVER_PERCENTILE = "0.99"
 
 
 _STREAMS = ("SingleStream", "MultiStream")
@@ -108,7 +109,7 @@ def expected_effective(spec: RunSpec) -> dict[str, str]:
         "effective_samples_per_query": str(per_query),
         "effective_target_qps": f"{qps:.6g}",
         "effective_target_latency_ns": str(spec.target_latency_ns),
-        "effective_target_latency_percentile": _PERCENTILES.get(spec.scenario, "0.99"),
+        "effective_target_latency_percentile": _PERCENTILES.get(spec.scenario, SERVER_PERCENTILE),
         "effective_max_async_queries": str(spec.max_async_queries or 1),
         "effective_target_duration_ms": "0" if offline else str(spec.min_duration_ms),
         "effective_min_duration_ms": str(spec.min_duration_ms),

@@ -7,15 +7,22 @@ the RFC 8785 bytes of `to_json()`; times are aware UTC; periods are half-open [s
 Never here: reading a clock, a default that decides money, a float.
 """
 
-from metering.plan.measurement import MeasurementPlan, Seeds, SweepSpace, short_run_plan
+from metering.plan.accuracy_floor import AccuracyFloor, CosineFloor
+from metering.plan.measurement import MeasurementPlan, Seeds, SweepSpace
 from metering.plan.period import Period, anchored_starts
 from metering.plan.price import PriceBook
+from metering.plan.scenario_bounds import MultiStreamBounds, ServerBounds
+from metering.plan.short_run import short_run_plan
 
 __all__ = [
+    "AccuracyFloor",
+    "CosineFloor",
     "MeasurementPlan",
+    "MultiStreamBounds",
     "Period",
     "PriceBook",
     "Seeds",
+    "ServerBounds",
     "SweepSpace",
     "anchored_starts",
     "short_run_plan",

@@ -2,23 +2,35 @@
 
 In: the choices both parties and the auditor sign before the first run.
 Out: a frozen record, its canonical digest, and the key two arms must share to be comparable.
+One plan has one document: `ignition.plan.v1` where that can say it, which knows sentence embeddings
+and a claim only; `ignition.plan.v2` for everything else. So what was signed keeps its digest.
 Never here: a choice made after a candidate was seen; a float.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from metering.canonical import digest
 from metering.decimals import parse_decimal, to_text
 from metering.fields import Fields, check_zone
+from metering.plan.accuracy_floor import (
+    FLOOR_OF_TASK,
+    AccuracyFloor,
+    CosineFloor,
+    floor_from_json,
+    floor_json,
+    kind,
+)
+from metering.plan.scenario_bounds import Bounds, bounds_from_json, bounds_json, check_bounds
 from metering.refusal import Refusal
 
-__all__ = ["METHOD_VERSION", "MeasurementPlan", "Seeds", "SweepSpace", "short_run_plan"]
+__all__ = ["METHOD_VERSION", "V1", "V2", "MeasurementPlan", "Seeds", "SweepSpace"]
+
+V1, V2 = "ignition.plan.v1", "ignition.plan.v2"
 
 METHOD_VERSION = "ignition-method-2"
 """Names the formulas of this release. Changing any formula changes this name."""
@@ -129,9 +141,12 @@ class SweepSpace:
 class MeasurementPlan:
     """How baseline and uplift are measured. Units: seconds, pairs, cores by number.
 
-    `option` is the IPMVP option (B: measured uplift times metered volume). `minimum_effect`,
-    `accuracy_floor_cosine` and `held_out_fraction` are fractions. `short_run` marks a plan whose
-    runs are shorter than a full measurement needs: every document made from it says so.
+    `option` is the IPMVP option (B: measured uplift times metered volume). `minimum_effect` and
+    `held_out_fraction` are fractions. `short_run` marks a plan whose runs are shorter than a full
+    measurement needs: every document made from it says so. `task` says what a sample and an answer
+    are, `accuracy_floor` what answers are held to, `bounds` what Server and MultiStream need more.
+    `claim` false plans a baseline and no candidate: the model goes on at its baseline, uplift 1.0,
+    and no family of claims counts it.
     """
 
     plan_id: str
@@ -144,7 +159,7 @@ class MeasurementPlan:
     pairs: int
     aa_pairs: int
     minimum_effect: Decimal
-    accuracy_floor_cosine: Decimal
+    accuracy_floor: AccuracyFloor
     seeds: Seeds
     sweep: SweepSpace
     held_out_fraction: Decimal
@@ -152,13 +167,17 @@ class MeasurementPlan:
     short_run: bool
     zone: str
     rounding: str
+    task: str = "embedding"
+    bounds: Bounds | None = None
+    claim: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cores", tuple(self.cores))
-        for name in ("minimum_effect", "accuracy_floor_cosine", "held_out_fraction"):
+        for name in ("minimum_effect", "held_out_fraction"):
             object.__setattr__(self, name, parse_decimal(getattr(self, name), f"plan.{name}"))
         self._check_words()
         self._check_numbers()
+        self._check_task()
 
     def _check_words(self) -> None:
         for name in ("plan_id", "method_version", "precision"):
@@ -189,11 +208,33 @@ class MeasurementPlan:
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise Refusal(f"plan.{name}", to_text(value), "a fraction from 0 to below 1")
-        if not 0 < self.accuracy_floor_cosine <= 1:
+
+    def _check_task(self) -> None:
+        if self.task not in FLOOR_OF_TASK:
+            raise Refusal("plan.task", repr(self.task), "one of " + ", ".join(FLOOR_OF_TASK))
+        wanted = FLOOR_OF_TASK[self.task]
+        if kind(self.accuracy_floor) != wanted:
             raise Refusal(
-                "plan.accuracy_floor_cosine", to_text(self.accuracy_floor_cosine),
-                "a cosine above 0, at most 1",
+                "plan.accuracy_floor.kind", kind(self.accuracy_floor),
+                f"{wanted}, which the task {self.task} has",
             )  # fmt: skip
+        check_bounds(self.scenario, self.bounds, demanded=self.schema == V2)
+
+    @property
+    def schema(self) -> str:
+        """The document this plan is written as."""
+        first = self.task == "embedding" and self.bounds is None and self.claim
+        return V1 if first else V2
+
+    @property
+    def accuracy_floor_cosine(self) -> Decimal:
+        """The floor of a plan of embeddings. Raises Refusal for another task."""
+        if not isinstance(self.accuracy_floor, CosineFloor):
+            raise Refusal(
+                "plan.task", self.task, "embedding, the only task that has a cosine",
+                "this document words embeddings alone",
+            )  # fmt: skip
+        return self.accuracy_floor.cosine
 
     @property
     def digest(self) -> str:
@@ -210,14 +251,24 @@ class MeasurementPlan:
                 "precision": self.precision,
                 "cores": list(self.cores),
                 "run_seconds": self.run_seconds,
-                "accuracy_floor_cosine": to_text(self.accuracy_floor_cosine),
+                **self._task_json(),
             }
         )
+
+    def _task_json(self) -> dict[str, object]:
+        """Task, floor and bounds as the document of this plan has them."""
+        if self.schema == V1:
+            return {"accuracy_floor_cosine": to_text(self.accuracy_floor_cosine)}
+        return {
+            "task": self.task,
+            "accuracy_floor": floor_json(self.accuracy_floor),
+            "bounds": bounds_json(self.bounds),
+        }
 
     def to_json(self) -> dict[str, object]:
         """JSON object, ready for `canonical.dumps`."""
         return {
-            "schema": "ignition.plan.v1",
+            "schema": self.schema,
             "plan_id": self.plan_id,
             "method_version": self.method_version,
             "option": self.option,
@@ -228,7 +279,8 @@ class MeasurementPlan:
             "pairs": self.pairs,
             "aa_pairs": self.aa_pairs,
             "minimum_effect": to_text(self.minimum_effect),
-            "accuracy_floor_cosine": to_text(self.accuracy_floor_cosine),
+            **self._task_json(),
+            **({} if self.schema == V1 else {"claim": self.claim}),
             "seeds": self.seeds.to_json(),
             "sweep": self.sweep.to_json(),
             "held_out_fraction": to_text(self.held_out_fraction),
@@ -242,7 +294,7 @@ class MeasurementPlan:
     def from_json(cls, value: object) -> MeasurementPlan:
         """Inverse of `to_json`; refuses unknown and missing fields."""
         fields = Fields(value, "plan")
-        fields.text("schema", ["ignition.plan.v1"])
+        schema = fields.text("schema", [V1, V2])
         plan = cls(
             plan_id=fields.text("plan_id"),
             method_version=fields.text("method_version"),
@@ -254,7 +306,7 @@ class MeasurementPlan:
             pairs=fields.integer("pairs"),
             aa_pairs=fields.integer("aa_pairs"),
             minimum_effect=fields.decimal("minimum_effect"),
-            accuracy_floor_cosine=fields.decimal("accuracy_floor_cosine"),
+            **_task_fields(fields, schema),
             seeds=Seeds.from_json(fields.any("seeds")),
             sweep=SweepSpace.from_json(fields.any("sweep")),
             held_out_fraction=fields.decimal("held_out_fraction"),
@@ -264,46 +316,21 @@ class MeasurementPlan:
             rounding=fields.text("rounding"),
         )
         fields.finish()
+        if plan.schema != schema:
+            raise Refusal("plan.schema", schema, f"{plan.schema}, which says all of this plan")
         return plan
 
 
-def short_run_plan(
-    plan_id: str,
-    *,
-    cores: Sequence[int],
-    zone: str,
-    seeds: Seeds,
-    stacks: Sequence[str] = ("onnxruntime", "openvino"),
-    run_seconds: int = 2,
-    pairs: int = 10,
-    aa_pairs: int = 6,
-    search_budget_s: int = 90,
-) -> MeasurementPlan:
-    """A plan for pilots and demonstrations: short runs, marked `short_run` on every document."""
-    threads = tuple(sorted({1, len(cores)}))
-    return MeasurementPlan(
-        plan_id=plan_id,
-        method_version=METHOD_VERSION,
-        option="B",
-        scenario="Offline",
-        precision="float32",
-        cores=tuple(cores),
-        run_seconds=run_seconds,
-        pairs=pairs,
-        aa_pairs=aa_pairs,
-        minimum_effect=Decimal("0.02"),
-        accuracy_floor_cosine=Decimal("0.9999"),
-        seeds=seeds,
-        sweep=SweepSpace(
-            stacks=tuple(stacks),
-            threads=threads,
-            arrangements=("padded", "single", "grouped"),
-            batches=(8, 32),
-            graph_optimizations=("basic", "all"),
-        ),
-        held_out_fraction=Decimal("0.2"),
-        search_budget_s=search_budget_s,
-        short_run=True,
-        zone=zone,
-        rounding="ROUND_HALF_UP",
-    )
+def _task_fields(fields: Fields, schema: str) -> dict[str, Any]:
+    """What the two documents say differently about task, floor, bounds and claim."""
+    if schema == V1:
+        return {"accuracy_floor": CosineFloor(fields.decimal("accuracy_floor_cosine"))}
+    scenario = fields.text("scenario", SCENARIOS)
+    bounds = bounds_from_json(fields.any("bounds"), scenario)
+    check_bounds(scenario, bounds, demanded=True)
+    return {
+        "task": fields.text("task"),
+        "accuracy_floor": floor_from_json(fields.any("accuracy_floor")),
+        "bounds": bounds,
+        "claim": fields.boolean("claim"),
+    }

@@ -55,7 +55,6 @@ def test_any_change_changes_the_digest_and_only_some_the_comparability() -> None
         ("minimum_effect", Decimal(1), "below 1"),
         ("minimum_effect", Decimal("-0.1"), "from 0"),
         ("minimum_effect", 0.02, "decimal text"),
-        ("accuracy_floor_cosine", Decimal("1.1"), "at most 1"),
         ("held_out_fraction", Decimal("1"), "below 1"),
         ("search_budget_s", -1, "at least 0"),
         ("zone", "+01:00", "IANA zone"),
@@ -89,6 +88,8 @@ def test_a_short_plan_must_say_so() -> None:
         {"zone": None},
         {"cap": "500"},
         {"schema": "ignition.plan.v2"},
+        {"accuracy_floor_cosine": "1.1"},
+        {"task": "text_recognition"},
     ],
 )
 def test_json_with_missing_foreign_or_mistyped_fields_is_refused(change: Any) -> None:

@@ -20,7 +20,7 @@ from kernelgen.package import copy_evidence
 from metering import canonical
 from metering.baseline import freeze, save, sweep
 from metering.evidence import recompute
-from metering.plan import MeasurementPlan
+from metering.plan import CosineFloor, MeasurementPlan
 from metering.plan.measurement import METHOD_VERSION, Seeds, SweepSpace
 from metering.uplift.cache import measure_cache
 from metering.uplift.measurement import (
@@ -49,7 +49,7 @@ def plan() -> MeasurementPlan:
         pairs=6,
         aa_pairs=6,
         minimum_effect=Decimal("0.02"),
-        accuracy_floor_cosine=Decimal("0.999"),
+        accuracy_floor=CosineFloor(Decimal("0.999")),
         seeds=Seeds(order=7, qsl=11, sample_index=13, schedule=17),
         sweep=SweepSpace(("onnxruntime",), (1,), ("padded",), (64,), ("none",)),
         held_out_fraction=Decimal("0.2"),

@@ -7,6 +7,7 @@ words) rows. A term that is absent is said to be absent; nothing is left out bec
 from collections.abc import Mapping
 from typing import Any
 
+from metering.plan.accuracy_floor import floor_from_json, floor_words
 from portal.web.formats import duration, joined, money, number, percent
 
 Rows = tuple[tuple[str, str], ...]
@@ -75,8 +76,8 @@ def plan_rows(plan: Mapping[str, Any]) -> Rows:
         ("Pairs", f"{plan['pairs']} interleaved pairs in random order, after one warm-up pair"),
         ("A/A gate", f"{plan['aa_pairs']} pairs of the stock stack against itself first"),
         ("Smallest uplift claimed", percent(plan["minimum_effect"])),
-        ("Accuracy floor",
-         f"cosine of at least {plan['accuracy_floor_cosine']} to the stock outputs, per sample"),
+        *_task_rows(plan),
+        ("Accuracy floor", floor_of(plan)),
         ("Held out",
          f"{percent(plan['held_out_fraction'])} of the samples are never seen by the search"),
         ("Search budget", duration(plan["search_budget_s"])),
@@ -89,6 +90,35 @@ def plan_rows(plan: Mapping[str, Any]) -> Rows:
         ("Seeds", ", ".join(f"{name.replace('_', ' ')} {value}"
                             for name, value in sorted(seeds.items()))),
         ("Zone", str(plan["zone"])),
+    )  # fmt: skip
+
+
+def floor_of(plan: Mapping[str, Any]) -> str:
+    """What answers are held to under a stored plan of either schema."""
+    if "accuracy_floor_cosine" in plan:
+        return (
+            f"cosine of at least {plan['accuracy_floor_cosine']} to the stock outputs, per sample"
+        )
+    return floor_words(floor_from_json(plan["accuracy_floor"]))
+
+
+def _task_rows(plan: Mapping[str, Any]) -> Rows:
+    """What only the second document says: task, bounds of the scenario, whether a claim is made."""
+    if "task" not in plan:
+        return ()
+    bounds = plan["bounds"] or {}
+    words = {
+        "target_latency_ns": lambda value: f"latency within {number(value)} ns",
+        "percentile": lambda value: f"at percentile {value}",
+        "samples_per_query": lambda value: f"{value} samples in a query",
+    }
+    return (
+        ("Task", str(plan["task"]).replace("_", " ")),
+        ("Bounds of the scenario",
+         joined([words[name](value) for name, value in sorted(bounds.items(), reverse=True)])
+         if bounds else "none"),
+        ("Claim", "an uplift is claimed" if plan["claim"] else
+         "none: a baseline alone, the model goes on at it, uplift 1.0"),
     )  # fmt: skip
 
 
