@@ -72,13 +72,18 @@ def _sentences(text: str) -> Iterator[str]:
 
 def tokenize(sentences: Sequence[str], tokenizer_json: Path, max_tokens: int = 128) -> list[Ids]:
     """Token ids with [CLS] and [SEP], int64, one array per sentence, cut at `max_tokens`, never
-    padded.
+    padded. Raises ValueError for a file that is no tokenizer.
     """
     if max_tokens < 3:
         raise ValueError(f"max_tokens: got {max_tokens}, wanted at least 3 ([CLS], a token, [SEP])")
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(tokenizer_json))
+    try:
+        tokenizer = Tokenizer.from_file(str(tokenizer_json))
+    except Exception as error:  # The library raises no narrower class for a file it cannot read.
+        raise ValueError(
+            f"tokenizer: {tokenizer_json}: wanted a tokenizer.json ({error})"
+        ) from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length=max_tokens)
     return [np.array(found.ids, np.int64) for found in tokenizer.encode_batch(list(sentences))]

@@ -137,28 +137,40 @@ def test_engine_on_one_core(tmp_path: Path) -> None:
     )
 
 
+def billed(path: Path, samples: int) -> tuple[float, float]:
+    """Seconds, and seconds of this program alone, from a file of usage to its invoice."""
+    with one_core():
+        begin, used = time.perf_counter(), time.process_time()
+        totals = totals_of(path)
+        document = bill(totals)
+        seconds, used = time.perf_counter() - begin, time.process_time() - used
+    assert totals.samples == samples
+    assert document.net > 0
+    return seconds, used
+
+
 def test_an_invoice_over_ten_million_events_and_the_growth_up_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "usage.jsonl"
-    print("\ninvoice from a file of usage, on one core")
-    found = []
-    for size in SIZES:
-        samples = write_usage(path, size)
-        with one_core():
-            begin, used = time.perf_counter(), time.process_time()
-            totals = totals_of(path)
-            document = bill(totals)
-            seconds, used = time.perf_counter() - begin, time.process_time() - used
-        assert totals.samples == samples
-        assert document.net > 0
-        found.append((size, used))
+    # A machine's speed drifts over minutes: each size is held against the smallest one, billed
+    # just before it and just after it.
+    small, path = tmp_path / "small.jsonl", tmp_path / "usage.jsonl"
+    least, *larger = SIZES
+    samples = write_usage(small, least)
+    print(f"\ninvoice from a file of usage, on one core; {least:,} events before and after each")
+    for size in larger:
+        more = write_usage(path, size)
+        (_, before), (seconds, used), (_, after) = (
+            billed(small, samples), billed(path, more), billed(small, samples),
+        )  # fmt: skip
+        path.unlink()
+        unit = (before + after) / 2
+        exponent = math.log(used / unit) / math.log(size / least)
         print(
             f"  {size:>10,} events: {seconds:6.1f} s, of which {used:6.1f} s this program's, "
-            f"{used / size * 1e6:.2f} us an event"
+            f"{used / size * 1e6:.2f} us an event; {before / least * 1e6:.2f} before and "
+            f"{after / least * 1e6:.2f} after: time grows as events to the power of "
+            f"{exponent:.2f} (1 is linear)"
         )
-        path.unlink()
-    (small, first), (large, last) = found[0], found[-1]
-    exponent = math.log(last / first) / math.log(large / small)
-    print(f"  its time grows as events to the power of {exponent:.2f} (1 is linear)")
+    small.unlink()
 
 
 def test_the_batch_endpoint_while_workers_are_killed(tmp_path: Path) -> None:

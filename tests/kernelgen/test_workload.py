@@ -88,6 +88,15 @@ def test_long_sentences_are_cut_with_their_end_marker(sentences, tokenizer):
         tokenize(sentences, tokenizer, 2)
 
 
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00 no tokenizer"])
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path, sentences, content):
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"tokenizer: .*tokenizer\.json: wanted a tokenizer"):
+        tokenize(sentences, path)
+
+
 def test_samples_round_trip_with_the_same_bytes(tmp_path):
     ids = [np.array([1, 5, 2]), np.array([1, 2]), np.array([7])]
     first = save_samples(tmp_path / "a.npz", ids)
