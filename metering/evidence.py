@@ -202,6 +202,8 @@ def recompute_baseline(folder: Path, plan: MeasurementPlan) -> Baseline:
         if fit and row.samples_per_second is not None:
             best = max(best or row.samples_per_second, row.samples_per_second)
     _check_table_is_whole(folder, baseline, plan)
+    if baseline.as_found is not None and baseline.as_found not in baseline.table:
+        raise EvidenceError("baseline.json: as_found is not a row of its table")
     chosen = [row for row in baseline.table if row.sut == baseline.sut]
     if len(chosen) != 1 or chosen[0].final_runs != baseline.runs:
         raise EvidenceError("baseline.json: the chosen configuration is not in its table")

@@ -22,8 +22,10 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -150,7 +152,19 @@ class SweepRow(Record):
     chosen: bool
 
 
+class AsFoundFacts(Record):
+    """What the customer stated to run before; `samples_per_second` is None when it failed."""
+
+    stack: Text
+    version: Text
+    configuration: Text
+    samples_per_second: Number | None
+    state: Text
+
+
 class BaselineFacts(Record):
+    """The best stock configuration; `as_found` is None where the customer stated nothing."""
+
     stack: Text
     version: Text
     configuration: Text
@@ -158,6 +172,15 @@ class BaselineFacts(Record):
     frozen_at: Utc
     sha256: Sha256
     sweep: tuple[SweepRow, ...]
+    as_found: AsFoundFacts | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_was_not_stated(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A field that came later is written only where it is used: statements from before hold."""
+        written: dict[str, Any] = dump(self)
+        if written["as_found"] is None:
+            del written["as_found"]
+        return written
 
 
 class AaFacts(Record):

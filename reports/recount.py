@@ -85,6 +85,7 @@ def recount_measurement(evidence: Path, facts: MeasurementFacts) -> MeasuredAgai
     )
     rate = found.baseline_samples_per_second
     _close("baseline samples/s", facts.baseline.samples_per_second, rate, RATIO_TOLERANCE * rate)
+    _as_found(facts, found)
     _same("A/A gate", facts.aa.passed, found.aa.passed)
     for name in ("lo", "hi"):
         _close(f"A/A {name}", getattr(facts.aa, name), Decimal(getattr(found.aa, name)))
@@ -145,6 +146,21 @@ def _accuracy(facts: MeasurementFacts, found: Recomputed) -> None:
         ("floor_cosine", found.accuracy.floor),
     ):
         _close(f"accuracy {name}", getattr(facts.accuracy, name), Decimal(value))
+
+
+def _as_found(facts: MeasurementFacts, found: Recomputed) -> None:
+    """What the customer stated is printed as measured, and not left out."""
+    stated, row = facts.baseline.as_found, found.baseline.as_found
+    _same("as found stated", stated is not None, row is not None)
+    if stated is None or row is None:
+        return
+    _same("as found stack", stated.stack, row.sut.stack)
+    _same("as found state", stated.state, row.state)
+    rate = row.samples_per_second
+    if stated.samples_per_second is None or rate is None:
+        _same("as found samples/s", stated.samples_per_second, rate)
+    else:
+        _close("as found samples/s", stated.samples_per_second, rate, RATIO_TOLERANCE * rate)
 
 
 def _baseline_first(runs: PairedRuns, found: Recomputed, facts: MeasurementFacts) -> None:

@@ -60,6 +60,7 @@ def view(facts: ReportFacts) -> dict[str, Any]:
             "frozen": moment(measured.baseline.frozen_at),
             "sweep": _sweep(measured.baseline.sweep),
             "unlisted": max(0, len(measured.baseline.sweep) - SWEEP_ROWS),
+            "as_found": _as_found(measured),
         },
         "aa": {
             "passed": measured.aa.passed,
@@ -282,6 +283,17 @@ def _traffic(measured: MeasurementFacts) -> list[list[Any]]:
     bars = measured.mix.traffic
     most = max((int(bar.samples) for bar in bars), default=0) or 1
     return [[bar.tokens, bar.samples, round(int(bar.samples) / most, 4)] for bar in bars]
+
+
+def _as_found(measured: MeasurementFacts) -> str:
+    """One sentence that sets what was found beside the best stock stack."""
+    found = measured.baseline.as_found
+    if found is None:
+        return "As found: not stated by the customer."
+    what = f"{found.stack} {found.version}, {found.configuration}"
+    if found.samples_per_second is None:
+        return f"As found: {what}: no rate ({found.state})."
+    return f"As found: {what}: {number(found.samples_per_second, 1)} samples/s."
 
 
 def _sweep(rows: Sequence[SweepRow]) -> list[dict[str, Any]]:

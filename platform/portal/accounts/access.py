@@ -64,6 +64,8 @@ MAY: Mapping[str, frozenset[str]] = {
     "contract.draft": frozenset({Role.CUSTOMER}),
     "plan.sign": READERS,
     "party_key.register": READERS,
+    # A search is paid for, and what runs today is the customer's to state.
+    "measurement.request": frozenset({Role.CUSTOMER}),
     "job.request": frozenset({Role.CUSTOMER, Role.OPERATOR}),
     "job.cancel": frozenset({Role.CUSTOMER, Role.OPERATOR}),
     "auditor_key.register": frozenset({Role.AUDITOR}),

@@ -58,6 +58,7 @@ def _page(
         "parties": [(party, signed.get(party)) for party in Party.values],
         "missing": missing,
         "may_sign": may(request.actor, "plan.sign") and role in missing,
+        "may_measure": may(request.actor, "measurement.request") and not missing,
         "form": form,
         "crumbs": crumbs(("Contracts and plans", reverse("contracts:contracts"))),
     }

@@ -6,9 +6,11 @@ of usage is generated from the mix and says so in every event.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.utils import timezone
@@ -18,6 +20,7 @@ from kernelgen.workload import docstring_sentences, length_histogram, save_sampl
 from kernelgen.zoo import PINS, fetch
 from metering import canonical
 from metering.contract import Contract, Party, flat_share
+from metering.loadgen.spec import SutSpec
 from metering.plan import MeasurementPlan, Period, PriceBook, Seeds, short_run_plan
 from metering.stacks import discover_stock
 from metering.usage import TrafficShare, generate_month, read_events
@@ -201,6 +204,23 @@ def _plan(
         aa_pairs=pairs,
         run_seconds=1,
         search_budget_s=budget_s,
+    )
+
+
+def as_found(plan: Mapping[str, Any]) -> SutSpec:
+    """What the customer of the demonstration states to run today: a plain script's configuration.
+
+    ONNX Runtime with its defaults (a thread for each core, every graph optimisation), sentences in
+    batches of 32 as they come. It is a configuration of the plan's sweep, so only its accuracy and
+    final runs are added.
+    """
+    return SutSpec(
+        stack="onnxruntime",
+        threads=len(plan["cores"]),
+        instances=1,
+        arrangement="padded",
+        batch=32,
+        graph_optimization="all",
     )
 
 

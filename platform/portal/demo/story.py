@@ -189,7 +189,12 @@ def _measure(cast: Cast, version: ContractVersion, terminal: Terminal) -> Measur
             terminal.hear(text)
 
     try:
-        job = _work(measure_request(actor=cast.platform, contract_version=version), listener)
+        job = measure_request(
+            actor=cast.platform,
+            contract_version=version,
+            as_found=scenario.as_found(version.plan),
+        )
+        _work(job, listener)
     finally:
         terminal.end()
     for name, (number, title) in MEASURE_STEPS.items():

@@ -16,7 +16,8 @@ from portal.billing.exports import FILE_NAMES, export_path
 from portal.billing.models import Export, Invoice
 from portal.demo.parties import demo_folder, trust_dir
 from portal.documents.models import Report
-from portal.runs.models import Measurement
+from portal.runs.baseline_rows import configuration_words
+from portal.runs.models import Baseline, Measurement
 from portal.workspace import absolute, write
 from reports.verify import Verification, verify
 
@@ -58,6 +59,7 @@ def write_summary(
             "threads": baseline.threads,
             "samples_per_second": str(baseline.document["samples_per_second"]),
         },
+        "as_found": found_document(baseline),
         "aa": {name: measured.aa[name] for name in ("lo", "hi", "passed")},
         "uplift": {
             **{name: measured.uplift[name] for name in ("point", "lo", "hi", "lower_95")},
@@ -83,6 +85,14 @@ def write_summary(
     return document
 
 
+def found_document(baseline: Baseline) -> dict[str, object] | None:
+    """The customer's own configuration and its rate; None when none was stated."""
+    row = baseline.document.get("as_found")
+    if row is None:
+        return None
+    return {"samples_per_second": row["samples_per_second"], **row["sut"]}
+
+
 def _money(amount: Decimal, currency: str) -> str:
     """An amount at its minor unit, as text."""
     return to_text(quantize(amount, currency))
@@ -99,6 +109,15 @@ def _system(measured: Measurement) -> dict[str, object]:
     }
 
 
+def found_words(found: Mapping[str, Any] | None) -> str:
+    """The line of the closing table about what was found."""
+    if found is None:
+        return "not stated; billing uses the baseline"
+    rate = found["samples_per_second"]
+    told = "no rate" if rate is None else f"{Decimal(rate):.1f} sentences/s"
+    return f"{found['stack']}, {configuration_words(found)}: {told}; billing uses the baseline"
+
+
 def table(document: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
     """The closing table in words a person understands."""
     invoice, measured = report.invoice, report.measurement
@@ -112,6 +131,7 @@ def table(document: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
             f" {measured.baseline.threads} threads:"
             f" {measured.baseline.samples_per_second:.1f} sentences/s",
         ),
+        ("As found", found_words(document["as_found"])),
         (
             "Uplift",
             f"{float(uplift['point']):+.1%}, 95 % from {float(uplift['lo']):+.1%} to"

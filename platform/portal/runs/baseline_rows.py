@@ -4,7 +4,7 @@ In: a stored `metering.baseline.Baseline` document. Out: one row per configurati
 Nothing is computed here; the chosen row is the one whose system under test the document names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,13 +40,17 @@ class SweepLine:
     @property
     def words(self) -> str:
         """The configuration in words."""
-        sut = self.sut
-        threads = f"{sut['threads']} thread{'s' if sut['threads'] > 1 else ''}"
-        instances = f"{sut['instances']} instances of " if sut["instances"] > 1 else ""
-        batches = "one by one" if sut["arrangement"] == "single" else (
-            f"{sut['arrangement']}, batches of {sut['batch']}"
-        )  # fmt: skip
-        return f"{instances}{threads}, {batches}, graph {sut['graph_optimization']}"
+        return configuration_words(self.sut)
+
+
+def configuration_words(sut: Mapping[str, Any]) -> str:
+    """A system under test in words: threads, batches, graph optimisation."""
+    threads = f"{sut['threads']} thread{'s' if sut['threads'] > 1 else ''}"
+    instances = f"{sut['instances']} instances of " if sut["instances"] > 1 else ""
+    batches = "one by one" if sut["arrangement"] == "single" else (
+        f"{sut['arrangement']}, batches of {sut['batch']}"
+    )  # fmt: skip
+    return f"{instances}{threads}, {batches}, graph {sut['graph_optimization']}"
 
 
 def sweep_rows(baseline: Baseline) -> list[SweepLine]:

@@ -7,7 +7,7 @@ for. Workers are woken; whoever asks never does the work in a request.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from portal.accounts.access import Actor
+from portal.accounts.access import Actor, require
 from portal.billing.models import BillingPeriod, Invoice
 from portal.contracts.models import ContractVersion
 from portal.runs.jobs import job_request, wake
@@ -25,9 +25,11 @@ def measure_request(
 ) -> Job:
     """Ask for baseline, search, measurement and review of a signed contract version.
 
-    `as_found` is the configuration the customer runs today: measured and recorded beside the
-    baseline, never the one that savings count from unless it is the fastest.
+    `as_found` is the configuration the customer runs today, None where it is not stated: measured
+    and recorded beside the baseline, never the one that savings count from unless it is the
+    fastest. What the first request states stays; asking again changes nothing about it.
     """
+    require(actor, "measurement.request", contract_version.organisation)
     require_signed(contract_version)
     arguments: dict[str, object] = {"contract_version": str(contract_version.pk)}
     if as_found is not None:

@@ -25,6 +25,12 @@ def job_get(*, actor: Membership, job_id: object) -> Job:
     return get_or_404(job_list(actor=actor), job_id)
 
 
+def job_of(*, actor: Membership, kind: str, key: str) -> Job | None:
+    """The actor's organisation's job of this kind and key, if it was asked for."""
+    rows = job_list(actor=actor).filter(organisation=actor.organisation)
+    return rows.filter(kind=kind, key=key).first()
+
+
 def job_steps(*, actor: Membership, job_id: object) -> QuerySet[JobStep]:
     """The steps of one visible job, in order; Http404 when the job is not visible."""
     return JobStep.objects.filter(job=job_get(actor=actor, job_id=job_id))
@@ -70,7 +76,10 @@ def package_get(*, actor: Membership, package_id: object) -> KernelPackage:
 def measurement_list(*, actor: Membership) -> QuerySet[Measurement]:
     """Measurements with baseline, package and contract version."""
     rows = Measurement.objects.select_related(
-        "baseline", "package", "contract_version__system", "contract_version__mix__model"
+        "baseline__contract_version",
+        "package",
+        "contract_version__system",
+        "contract_version__mix__model",
     )
     return scope(actor, rows, "measurements")
 

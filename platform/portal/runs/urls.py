@@ -5,6 +5,7 @@ from django.urls import path
 from portal.runs import views
 from portal.runs import views_jobs as jobs
 from portal.runs import views_measurement as measurement
+from portal.runs import views_request as asking
 
 app_name = "runs"
 urlpatterns = [
@@ -18,6 +19,8 @@ urlpatterns = [
     path("searches/<uuid:tuning_id>/", views.tuning, name="tuning"),
     path("searches/<uuid:tuning_id>/progress/", views.tuning_progress, name="tuning-progress"),
     path("searches/<uuid:tuning_id>/trials/", views.trials, name="trials"),
+    path("measure/<uuid:contract_version_id>/", asking.request_page, name="measure-request"),
+    path("measure/<uuid:contract_version_id>/ask/", asking.measure, name="measure"),
     path("measurements/", measurement.measurements, name="measurements"),
     path("measurements/<uuid:measurement_id>/", measurement.measurement, name="measurement"),
     path(

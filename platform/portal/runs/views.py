@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from portal.runs import selectors
+from portal.runs.as_found import BILLING, as_found_figures
 from portal.runs.baseline_rows import SWEEP_HEADER, sweep_csv, sweep_rows
 from portal.runs.filters import TrialFilter
 from portal.runs.models import Baseline, KernelPackage, Tuning, TuningEvent
@@ -47,7 +48,8 @@ def baseline(request: ActorRequest, baseline_id: object) -> HttpResponse:
         "baseline": shown,
         "figures": _baseline_figures(shown),
         "rows": sweep_rows(shown),
-        "as_found": shown.document["as_found"],
+        "as_found": as_found_figures(shown),
+        "as_found_billing": BILLING,
         "crumbs": crumbs(("Baselines", reverse("runs:baselines"))),
     }
     return render(request, "portal/runs/baseline.html", context)

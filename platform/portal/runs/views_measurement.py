@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from portal.accounts.access import sees
 from portal.runs import selectors
+from portal.runs.as_found import BILLING, as_found_figures
 from portal.runs.filters import MeasurementFilter
 from portal.runs.models import Measurement
 from portal.runs.tables import MeasurementTable
@@ -67,6 +68,8 @@ def measurement_context(request: ActorRequest, shown: Measurement) -> dict[str, 
         "plan": shown.contract_version.plan,
         "figures": uplift_figures(shown) if uplift else (),
         "accuracy": accuracy_figures(shown) if shown.accuracy else (),
+        "as_found": as_found_figures(shown.baseline),
+        "as_found_billing": BILLING,
         "pairs": rows,
         "aa_pairs": aa_rows,
         "uplift_chart": _chart(rows, uplift, "95 % interval") if rows else None,

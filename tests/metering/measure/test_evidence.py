@@ -111,6 +111,8 @@ EDITS: list[tuple[str, Callable[[Any], None], str]] = [
     ("baseline/baseline.json", lambda d: d["table"].pop(), "not the runs"),
     ("baseline/baseline.json", lambda d: d["table"][0].update(samples_per_second="9"), "say"),
     ("baseline/baseline.json", lambda d: d.update(schema="x"), "not a document"),
+    ("baseline/baseline.json",
+     lambda d: d.update(as_found={**d["table"][0], "samples_per_second": "9"}), "as_found"),
     ("uplift/pairs.json", lambda d: d.update(seed="8"), "seed"),
     ("uplift/pairs.json", lambda d: d["pairs"].pop(), "not the runs"),
     ("aa/pairs.json", lambda d: d.update(order=d["order"][::-1]), "draws"),

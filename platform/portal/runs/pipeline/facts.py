@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
-from metering.baseline import load
+from metering.baseline import Row, load
 from metering.contract import Contract
 from metering.decimals import exact, to_text
 from metering.fields import instant_text
@@ -155,6 +155,21 @@ def _baseline(evidence: Path, sha256: str) -> fx.BaselineFacts:
             )
             for row in frozen.table
         ),
+        as_found=as_found_facts(frozen.as_found, versions),
+    )
+
+
+def as_found_facts(row: Row | None, versions: Mapping[str, str]) -> fx.AsFoundFacts | None:
+    """The customer's own configuration as measured; None when none was stated."""
+    if row is None:
+        return None
+    rate = row.samples_per_second
+    return fx.AsFoundFacts(
+        stack=row.sut.stack,
+        version=versions.get(row.sut.stack) or "unknown",
+        configuration=configuration(row.sut),
+        samples_per_second=None if rate is None else _number(rate),
+        state=row.state,
     )
 
 
