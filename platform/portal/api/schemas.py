@@ -183,6 +183,45 @@ class UsageBatchOut(Schema):
         return int(row.accepted)
 
 
+class UsageAsked(Schema):
+    """A range of local days, [start, end); what is left out is that of the newest usage."""
+
+    start: str = ""
+    end: str = ""
+    zone: str = ""
+    model: str = ""
+    system: str = ""
+    source: str = ""
+
+
+class VolumeOut(Schema):
+    """Accepted work of one day or hour; `samples` is null where no usage came: never zero."""
+
+    start: datetime
+    end: datetime
+    label: str
+    zone: str
+    model: str
+    system: str
+    samples: int | None
+    events: int
+    hours_ended: int
+    hours_without_usage: int
+
+
+class VolumesOut(Schema):
+    start: datetime
+    end: datetime
+    zone: str
+    step: str
+    rows: list[VolumeOut]
+    samples: int
+    events: int
+    hours_ended: int
+    hours_without_usage: int
+    fates: dict[str, int]
+
+
 class UsageReceipt(Schema):
     batch: UsageBatchOut
     fates: list[FateOut]

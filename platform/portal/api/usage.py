@@ -16,15 +16,18 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Status
+from ninja import Query, Router, Status
 from ninja.pagination import LimitOffsetPagination, paginate
 
 from metering import canonical
 from metering.refusal import Refusal
 from portal.api.auth import TokenAuth, actor_of
-from portal.api.schemas import ErrorOut, UsageBatchOut, UsageReceipt
+from portal.api.schemas import ErrorOut, UsageAsked, UsageBatchOut, UsageReceipt, VolumesOut
 from portal.billing import selectors
 from portal.billing.usage import usage_ingest
+from portal.billing.usage_forms import UsageForm
+from portal.billing.usage_reads import parked_counts, table_of
+from portal.billing.usage_words import fate_lines, volume_rows
 
 MAX_EVENTS = 20_000
 LINES = ("application/x-ndjson", "application/jsonl")
@@ -141,6 +144,36 @@ def _text(body: bytes) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refusal("body", "bytes that are not UTF-8", "UTF-8 JSON") from error
+
+
+@router.get(
+    "/usage/volumes",
+    response={200: VolumesOut, 403: ErrorOut, 422: ErrorOut},
+    operation_id="get_usage_volumes",
+)
+def volumes(request: HttpRequest, asked: Query[UsageAsked]) -> Any:
+    """Accepted work by day (by hour up to three days), model and system; every fate's count."""
+    actor, now = actor_of(request), timezone.now()
+    form = UsageForm(asked.model_dump(), actor=actor, now=now)
+    if not form.is_valid():
+        named = form.errors.get_json_data()
+        told = [f"{name}: {item['message']}" for name, items in named.items() for item in items]
+        return Status(422, {"error": "; ".join(told)})
+    query = form.query
+    table = table_of(actor, query, now)
+    fates = fate_lines(query, table, parked_counts(actor=actor, query=query))
+    return {
+        "start": query.range.start,
+        "end": query.range.end,
+        "zone": query.range.zone,
+        "step": "hour" if query.range.hourly else "day",
+        "rows": volume_rows(table),
+        "samples": table.samples,
+        "events": table.events,
+        "hours_ended": table.hours_ended,
+        "hours_without_usage": table.hours_missing,
+        "fates": {line.fate: line.lines for line in fates},
+    }
 
 
 @router.get("/usage/batches", response=list[UsageBatchOut], operation_id="list_usage_batches")

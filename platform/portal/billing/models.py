@@ -88,6 +88,10 @@ class ParkedUsage(models.Model):
     class Meta:
         ordering = ("batch", "line_number")
         verbose_name_plural = "parked usage"
+        indexes = (
+            models.Index(fields=("source", "event_id"), name="parked_usage_key"),
+            models.Index(fields=("time", "fate"), name="parked_usage_time"),
+        )
 
     def __str__(self) -> str:
         return f"line {self.line_number}: {self.fate}"

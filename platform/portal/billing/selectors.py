@@ -1,8 +1,10 @@
 """Reads of usage, periods, savings, invoices, journal, exports; every one takes the actor."""
 
+from datetime import datetime
+
 from django.db.models import QuerySet
 
-from portal.accounts.access import get_or_404, scope
+from portal.accounts.access import get_or_404, scope, sees
 from portal.accounts.models import Membership
 from portal.billing.models import (
     BillingPeriod,
@@ -29,6 +31,29 @@ def usage_batch_get(*, actor: Membership, batch_id: object) -> UsageBatch:
 def usage_event_list(*, actor: Membership) -> QuerySet[UsageEvent]:
     """Accepted events in the order they arrived."""
     return scope(actor, UsageEvent.objects.all(), "usage")
+
+
+def usage_newest(*, actor: Membership, now: datetime) -> datetime | None:
+    """When the newest work happened that is not ahead of `now`; None without any."""
+    rows = usage_event_list(actor=actor).filter(time__lte=now).order_by("-time")
+    return rows.values_list("time", flat=True).first()
+
+
+def usage_event_get(*, actor: Membership, event_id: object) -> UsageEvent:
+    """One of `usage_event_list`, or Http404."""
+    return get_or_404(usage_event_list(actor=actor).select_related("batch"), event_id)
+
+
+def parked_usage_list(*, actor: Membership) -> QuerySet[ParkedUsage]:
+    """Lines of every visible delivery that were not counted."""
+    if not sees(actor, "usage"):
+        return ParkedUsage.objects.none()
+    return ParkedUsage.objects.filter(batch__organisation=actor.organisation)
+
+
+def parked_usage_get(*, actor: Membership, line_id: object) -> ParkedUsage:
+    """One of `parked_usage_list`, or Http404."""
+    return get_or_404(parked_usage_list(actor=actor).select_related("batch"), line_id)
 
 
 def parked_usage(*, actor: Membership, batch_id: object) -> QuerySet[ParkedUsage]:

@@ -1,6 +1,6 @@
 """Lists of deliveries, parked lines, savings, invoices and postings."""
 
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import django_tables2 as tables
@@ -44,7 +44,7 @@ class ParkedTable(ListTable):
     """Lines that were not counted."""
 
     caption = "Lines that were not counted, each with its reason"
-    csv_columns = (
+    csv_columns: ClassVar[tuple[tuple[str, str], ...]] = (
         ("line_number", "line_number"), ("fate", "fate"), ("reason", "reason"), ("line", "line"),
     )  # fmt: skip
 
@@ -52,6 +52,47 @@ class ParkedTable(ListTable):
     fate = MarkColumn()
     reason = tables.Column()
     line = tables.Column(verbose_name="As received", orderable=False)
+
+
+class ParkedLineTable(ParkedTable):
+    """Lines of many deliveries that were not counted."""
+
+    csv_columns = (
+        ("received_at", "batch__created_at"), ("batch", "batch_id"), *ParkedTable.csv_columns,
+        ("source", "source"), ("id", "event_id"), ("time", "time"),
+    )  # fmt: skip
+
+    batch = InstantColumn(
+        accessor="batch__created_at",
+        verbose_name="Received",
+        linkify=("billing:usage-batch", {"batch_id": tables.A("batch_id")}),
+    )
+    time = InstantColumn(verbose_name="Happened")
+
+    class Meta:
+        sequence = ("batch", "line_number", "fate", "time", "reason", "line")
+
+
+class StoredTable(ListTable):
+    """Stored events with their fate."""
+
+    caption = "Stored events; accepted and pending ones count"
+    csv_columns = (
+        ("source", "source"), ("id", "event_id"), ("time", "time"), ("received_at", "received_at"),
+        ("model", "model"), ("system", "system"), ("samples", "samples"), ("fate", "fate"),
+        ("batch", "batch_id"), ("line_number", "line_number"), ("content_sha256", "content_sha256"),
+    )  # fmt: skip
+
+    time = InstantColumn(
+        verbose_name="Happened", linkify=("billing:usage-event", {"event_id": tables.A("pk")})
+    )
+    fate = MarkColumn()
+    samples = NumberColumn()
+    model = tables.Column()
+    system = tables.Column()
+    source = tables.Column()
+    event_id = tables.Column(verbose_name="Id")
+    received_at = InstantColumn(verbose_name="Received")
 
 
 def period_cell(value: BillingPeriod) -> str:

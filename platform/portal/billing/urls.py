@@ -3,12 +3,17 @@
 from django.urls import path
 
 from portal.billing import views
+from portal.billing import views_explorer as explorer
 from portal.billing import views_usage as usage
 
 app_name = "billing"
 urlpatterns = [
-    path("usage/", usage.batches, name="usage"),
-    path("usage/<uuid:batch_id>/", usage.batch, name="usage-batch"),
+    path("usage/", explorer.explorer, name="usage"),
+    path("usage/events/", explorer.events, name="usage-events"),
+    path("usage/events/<int:event_id>/", explorer.event, name="usage-event"),
+    path("usage/parked/", explorer.parked, name="usage-parked"),
+    path("usage/deliveries/", usage.batches, name="usage-batches"),
+    path("usage/deliveries/<uuid:batch_id>/", usage.batch, name="usage-batch"),
     path("savings/", usage.savings_list, name="savings-list"),
     path("savings/<uuid:savings_id>/", usage.savings, name="savings"),
     path("savings/<uuid:savings_id>/savings.csv", usage.savings_csv, name="savings-csv"),

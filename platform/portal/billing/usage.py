@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -157,21 +158,26 @@ def _stored_contents(
     organisation: Organisation, events: Iterable[ReadEvent]
 ) -> dict[tuple[str, str], str]:
     """Content digest by key of those events that are stored already."""
+    rows = stored_values(organisation, (event.key for event in events), "content_sha256")
+    return {(source, identifier): digest for source, identifier, digest in rows}
+
+
+def stored_values(
+    organisation: Organisation, keys: Iterable[tuple[str, str]], *fields: str
+) -> Iterator[tuple[Any, ...]]:
+    """(source, id, *fields) of the events that are stored under `keys`."""
     by_source: Mapping[str, set[str]] = defaultdict(set)
-    for event in events:
-        by_source[event.source].add(event.id)
-    found: dict[tuple[str, str], str] = {}
+    for source, identifier in keys:
+        by_source[source].add(identifier)
     # One source at a time, so that the unique index answers however many rows there are.
     for source, names in by_source.items():
         ids = sorted(names)
         for start in range(0, len(ids), INSERT_ROWS):
-            rows = UsageEvent.objects.filter(
+            yield from UsageEvent.objects.filter(
                 organisation=organisation,
                 source=source,
                 event_id__in=ids[start : start + INSERT_ROWS],
-            ).values_list("event_id", "content_sha256")
-            found.update({(source, identifier): digest for identifier, digest in rows})
-    return found
+            ).values_list("source", "event_id", *fields)
 
 
 def _insert(batch: UsageBatch, events: Sequence[ReadEvent], lines: Sequence[str]) -> None:

@@ -31,12 +31,13 @@ def batches(request: ActorRequest) -> HttpResponse:
     """Every delivery of usage."""
     return list_page(
         request,
-        title="Usage",
+        title="Deliveries",
         intro="Usage arrives as CloudEvents. A source and id count once, for ever; a line that is "
         "not counted is parked with its reason.",
         rows=selectors.usage_batch_list(actor=request.actor),
         table=BatchTable,
         empty="Send usage as CloudEvents lines through the API.",
+        crumbs=crumbs(("Usage", reverse("billing:usage"))),
     )
 
 
@@ -54,7 +55,9 @@ def batch(request: ActorRequest, batch_id: object) -> HttpResponse:
         table=ParkedTable,
         filterset=ParkedFilter,
         empty="Every line of this delivery was counted.",
-        crumbs=crumbs(("Usage", reverse("billing:usage"))),
+        crumbs=crumbs(
+            ("Usage", reverse("billing:usage")), ("Deliveries", reverse("billing:usage-batches"))
+        ),
     )
 
 

@@ -167,3 +167,51 @@ def savings_waterfall(
             "margin": {"l": 80},
         },
     }  # fmt: skip
+
+
+def usage_volumes(
+    labels: Sequence[str], series: Mapping[str, Mapping[str, int]], *, missing: Sequence[str]
+) -> Chart:
+    """Stacked bars of accepted samples per day or hour; spans without usage bear a cross.
+
+    `labels` are all spans in order; `series` maps a name to samples by label, a span that is not
+    in it has no bar.
+    """
+    shapes = ("", "/", "x", ".", "-", "+", "|")
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(values),
+            "y": list(values.values()),
+            "marker": {
+                "color": SERIES[index % len(SERIES)][0],
+                "pattern": {"shape": shapes[index % len(shapes)]},
+            },
+            "hovertemplate": "%{x}: %{y:,} samples<extra>" + name + "</extra>",
+        }
+        for index, (name, values) in enumerate(series.items())
+    ]
+    if missing:
+        traces.append(
+            {
+                "type": "scatter", "mode": "markers", "name": "No usage came",
+                "x": list(missing), "y": [0] * len(missing),
+                "marker": {"symbol": "x", "size": 9, "color": "role:bad"},
+                "hovertemplate": "%{x}: no usage came<extra></extra>", "cliponaxis": False,
+            }
+        )  # fmt: skip
+    return {
+        "data": traces,
+        "layout": {
+            "barmode": "stack",
+            "xaxis": {
+                "type": "category", "categoryorder": "array", "categoryarray": list(labels),
+                "range": [-0.5, len(labels) - 0.5], "nticks": 12,
+            },
+            "yaxis": _axis("Accepted samples", rangemode="tozero"),
+            "legend": {"orientation": "h", "y": 1.12},
+            "showlegend": True,
+            "margin": {"b": 96, "l": 72, "t": 40},
+        },
+    }  # fmt: skip

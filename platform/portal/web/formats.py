@@ -136,7 +136,7 @@ MARKS: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
-         "superseded"),
+         "superseded", "missing", "pending"),
         "warn",
     ),
     **dict.fromkeys(

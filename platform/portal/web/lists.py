@@ -32,11 +32,19 @@ def list_page(
     crumbs: Sequence[Crumb] = (),
     template: str = "portal/list.html",
     more: dict[str, Any] | None = None,
+    most_csv: int | None = None,
 ) -> HttpResponse:
-    """Answer with the list as a page or, for `?format=csv`, as a file of raw values."""
+    """Answer with the list as a page or, for `?format=csv`, as a file of raw values.
+
+    A filter that was filled in wrongly gives the page with its errors. `most_csv`: lines that one
+    file may hold, where there may be millions.
+    """
     chosen = filterset(request.GET, queryset=rows) if filterset is not None else None
     shown = rows if chosen is None else chosen.qs
-    if request.GET.get("format") == "csv":
+    wrong = chosen is not None and bool(chosen.form.errors)
+    if request.GET.get("format") == "csv" and not wrong:
+        if most_csv is not None and shown[most_csv : most_csv + 1].exists():
+            return _too_long(request, most_csv)
         header = [name for name, _ in table.csv_columns]
         name = f"{title.lower().replace(' ', '-')}.csv"
         return csv_file(name, header, table.csv_rows(shown))
@@ -55,4 +63,13 @@ def list_page(
         "crumbs": crumbs,
         **(more or {}),
     }
-    return render(request, template, context)
+    return render(request, template, context, status=400 if wrong else 200)
+
+
+def _too_long(request: ActorRequest, most: int) -> HttpResponse:
+    context = {
+        "title": "Too long for one file",
+        "what": f"These are more than {most:,} lines.",
+        "next": "Choose a shorter range, or fewer kinds of lines, and download several files.",
+    }
+    return render(request, "portal/error.html", context, status=400)
