@@ -20,9 +20,11 @@ from metering.contract.terms import (
     Party,
     Recoupment,
     Tier,
+    TierPart,
     flat_share,
     in_force,
     marginal_fee,
+    tier_parts,
 )
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Recoupment",
     "Step",
     "Tier",
+    "TierPart",
     "VerifiedLine",
     "VerifiedSavings",
     "break_even",
@@ -49,4 +52,5 @@ __all__ = [
     "marginal_fee",
     "release_or_credit",
     "search_price",
+    "tier_parts",
 ]

@@ -32,6 +32,14 @@ class Step:
         """JSON object."""
         return {"name": self.name, "amount": to_text(self.amount), "note": self.note}
 
+    @classmethod
+    def from_json(cls, value: object, where: str = "step") -> Step:
+        """Inverse of `to_json`."""
+        fields = Fields(value, where)
+        step = cls(fields.text("name"), fields.decimal("amount"), str(fields.any("note")))
+        fields.finish()
+        return step
+
 
 @dataclass(frozen=True)
 class FeeLine:
@@ -188,3 +196,49 @@ class FeeBreakdown:
             "status": self.status,
             "reasons": list(self.reasons),
         }
+
+    @classmethod
+    def from_json(cls, value: object) -> FeeBreakdown:
+        """Inverse of `to_json`; the residue is recomputed, not believed."""
+        fields = Fields(value, "breakdown")
+        fields.text("schema", ["ignition.fee-breakdown.v1"])
+        fields.any("residue")
+        told = cls(
+            contract_id=fields.text("contract_id"),
+            contract_version=fields.integer("contract_version"),
+            contract_digest=fields.text("contract_digest"),
+            verified_digest=fields.text("verified_digest"),
+            evidence_digest=fields.text("evidence_digest"),
+            period=Period.from_json(fields.any("period")),
+            currency=fields.text("currency"),
+            lines=tuple(
+                FeeLine.from_json(item, f"breakdown.lines[{index}]")
+                for index, item in enumerate(fields.items("lines"))
+            ),
+            steps=tuple(
+                Step.from_json(item, f"breakdown.steps[{index}]")
+                for index, item in enumerate(fields.items("steps"))
+            ),
+            counterfactual=fields.optional_decimal("counterfactual"),
+            **{name: fields.decimal(name) for name in _AMOUNTS},
+            state=LedgerState.from_json(fields.any("state")),
+            status=fields.text("status"),
+            reasons=fields.texts("reasons"),
+        )
+        fields.finish()
+        return told
+
+
+_AMOUNTS = (
+    "net_savings",
+    "chargeable",
+    "fee_unrounded",
+    "fee",
+    "recouped",
+    "excess",
+    "holdback",
+    "net",
+    "taxable",
+    "tax",
+    "payable",
+)

@@ -25,9 +25,11 @@ __all__ = [
     "Party",
     "Recoupment",
     "Tier",
+    "TierPart",
     "flat_share",
     "in_force",
     "marginal_fee",
+    "tier_parts",
 ]
 
 BOUNDS = ("lower_95", "point")
@@ -57,16 +59,31 @@ def flat_share(rate: object) -> tuple[Tier, ...]:
     return (Tier(None, parse_decimal(rate, "contract.share")),)
 
 
-def marginal_fee(tiers: tuple[Tier, ...], savings: Decimal) -> Decimal:
-    """Unrounded fee on `savings` >= 0: each rate applies only to the part inside its tier."""
-    total, below = Decimal(0), Decimal(0)
+@dataclass(frozen=True)
+class TierPart:
+    """The part of some savings that lies inside one tier, and the unrounded fee on it."""
+
+    tier: Tier
+    savings: Decimal
+    fee: Decimal
+
+
+def tier_parts(tiers: tuple[Tier, ...], savings: Decimal) -> tuple[TierPart, ...]:
+    """Savings >= 0 cut at the tiers they reach: each rate applies only to the part inside it."""
+    parts, below = [], Decimal(0)
     with exact():
         for tier in tiers:
             top = savings if tier.upper is None else min(savings, tier.upper)
             if top > below:
-                total += (top - below) * tier.rate
+                parts.append(TierPart(tier, top - below, (top - below) * tier.rate))
                 below = top
-    return total
+    return tuple(parts)
+
+
+def marginal_fee(tiers: tuple[Tier, ...], savings: Decimal) -> Decimal:
+    """Unrounded fee on `savings` >= 0: the sum over `tier_parts`."""
+    with exact():
+        return sum((part.fee for part in tier_parts(tiers, savings)), Decimal(0))
 
 
 @dataclass(frozen=True)
