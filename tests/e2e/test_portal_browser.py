@@ -55,6 +55,8 @@ def pages(stage: Stage) -> dict[str, str]:
         "saving": ("billing:savings", stage.invoice.savings_id),
         "invoices": ("billing:invoices",),
         "invoice": ("billing:invoice", stage.invoice.pk),
+        "disputes": ("billing:disputes",),
+        "dispute": ("billing:dispute", stage.organisation.disputes.get().pk),
         "journal": ("billing:journal",),
         "downloads": ("documents:files",),
         "report": ("documents:report", stage.report.pk),

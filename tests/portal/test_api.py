@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from portal.accounts.services import AccountsError, token_create, token_revoke
 from portal.api.root import api
+from portal.billing.corrections import dispute_open
 from portal.billing.models import UsageEvent
 from portal.billing.services import invoice_issue, period_open, savings_compute
 from portal.billing.usage import usage_ingest
@@ -47,13 +48,14 @@ def rows(cast, approved) -> dict[str, str]:
     batch, _ = usage_ingest(
         actor=cast.owner,
         organisation=cast.organisation,
-        lines=[json.dumps(event(1))],
+        lines=[json.dumps(event(1, 10**12))],
         via="test",
     )
     version = approved.contract_version
     period = period_open(actor=cast.finance, contract_version=version, label="2026-10")
     record = savings_compute(actor=cast.finance, period=period, measurement=approved)
     invoice = invoice_issue(actor=cast.finance, savings=record)
+    dispute = dispute_open(actor=cast.owner, invoice=invoice, lines=["1"], reason="volume")
     return {
         "systems": version.system_id,
         "mixes": version.mix_id,
@@ -63,6 +65,7 @@ def rows(cast, approved) -> dict[str, str]:
         "usage/batches": batch.pk,
         "savings": record.pk,
         "invoices": invoice.pk,
+        "disputes": dispute.pk,
     }
 
 
@@ -104,8 +107,8 @@ def test_rows_cover_every_route(rows):
     ("who", "hidden"),
     [
         ("finance", {"tunings"}),
-        ("operator", {"usage/batches", "savings", "invoices"}),
-        ("host", {"measurements", "usage/batches", "savings", "invoices"}),
+        ("operator", {"usage/batches", "savings", "invoices", "disputes"}),
+        ("host", {"measurements", "usage/batches", "savings", "invoices", "disputes"}),
     ],
 )
 def test_roles_see_what_is_theirs(call, cast, rows, who, hidden):

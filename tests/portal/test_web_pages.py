@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db
 
 CHART_PAGES = {
     "registry:mix", "runs:tuning", "runs:tuning-progress", "runs:measurement", "audits:review",
-    "billing:savings", "billing:usage",
+    "billing:savings", "billing:usage", "billing:invoice",
 }  # fmt: skip
 # Lists may ask this often, whatever the number of rows: session, user, memberships, count, rows ...
 LIST_BUDGET = 12
@@ -147,6 +147,7 @@ def test_charts_are_plotly_figures():
         charts.savings_waterfall(
             counterfactual=10.0, actual=8.0, savings=2.0, fee=0.4, currency="EUR"
         ),
+        charts.fee_waterfall([("Counterfactual", "total", 9.0), ("Saved", "change", -2.0)], "EUR"),
     ]
     for figure in figures:
         plain = re.sub(r"role:[a-z-]+", "#123456", json.dumps(figure))

@@ -8,7 +8,7 @@ states and usage with repetitions. Figures are chosen, logs are short; nothing h
 import base64
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from portal.audits.services import (
     review_approve,
     review_open,
 )
+from portal.billing.corrections import dispute_open, dispute_release
 from portal.billing.models import Invoice
 from portal.billing.services import export_write, invoice_issue, period_open, savings_compute
 from portal.billing.usage import usage_ingest
@@ -152,6 +153,7 @@ def build(home: Path) -> Stage:
     )
     measurement = Measurement.objects.get(pk=reviews[0].measurement_id)
     invoice = _bill(home, people, measurement)
+    _dispute(people, invoice)
     return Stage(
         home=home,
         auditor_private=keys["auditor"],
@@ -356,6 +358,17 @@ def _bill(home: Path, people: dict[str, Membership], measurement: Measurement) -
         workspace.write(folder / name, content)
         export_write(actor=finance, invoice=invoice, file_format=file_format, path=folder / name)
     return invoice
+
+
+def _dispute(people: dict[str, Membership], invoice: Invoice) -> None:
+    """A dispute that finance has released: the invoice is as it was, with a history."""
+    dispute_open(
+        actor=people["owner"], invoice=invoice, lines=["1"], reason="volume of 3 September",
+        on=date(2026, 10, 5),
+    )  # fmt: skip
+    dispute_release(
+        actor=people["finance"], invoice=invoice, at=datetime(2026, 10, 9, 7, tzinfo=UTC)
+    )
 
 
 def _report(home: Path, platform: Platform, invoice: Invoice) -> Report:

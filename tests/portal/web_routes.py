@@ -50,6 +50,7 @@ def url_of(route: Route, stage: Stage) -> str:
         "event_id": stage.organisation.usage_events.earliest("pk").pk,
         "savings_id": stage.invoice.savings_id,
         "invoice_id": stage.invoice.pk,
+        "dispute_id": stage.organisation.disputes.get().pk,
         "report_id": stage.report.pk,
         "file_id": stage.report.pdf_id,
         "part": "uplift",

@@ -1,4 +1,4 @@
-"""Savings and invoices: the same rows and the same digits as on the pages and in the exports."""
+"""Savings, invoices, disputes: the same rows and digits as on the pages and in the exports."""
 
 from typing import Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from ninja import Router
 from ninja.pagination import LimitOffsetPagination, paginate
 
 from portal.api.auth import actor_of
-from portal.api.schemas import ErrorOut, InvoiceOut, SavingsOut
+from portal.api.schemas import DisputeOut, ErrorOut, InvoiceOut, SavingsOut
 from portal.billing import selectors
 
 router = Router(tags=["billing"])
@@ -42,3 +42,18 @@ def invoices(request: HttpRequest) -> Any:
 def invoice(request: HttpRequest, invoice_id: UUID) -> Any:
     """One issued invoice: the frozen document."""
     return selectors.invoice_get(actor=actor_of(request), invoice_id=invoice_id)
+
+
+@router.get("/disputes", response=list[DisputeOut], operation_id="list_disputes")
+@paginate(LimitOffsetPagination)
+def disputes(request: HttpRequest) -> Any:
+    """Disputes of invoices."""
+    return selectors.dispute_list(actor=actor_of(request))
+
+
+@router.get(
+    "/disputes/{dispute_id}", response={200: DisputeOut, 404: ErrorOut}, operation_id="get_dispute"
+)
+def dispute(request: HttpRequest, dispute_id: UUID) -> Any:
+    """One dispute: its lines and how the payable is split."""
+    return selectors.dispute_get(actor=actor_of(request), dispute_id=dispute_id)

@@ -3,7 +3,7 @@
 In: model rows. Out: JSON. A field that is here stays; the golden OpenAPI document shows a change.
 """
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any
 from uuid import UUID
@@ -131,6 +131,8 @@ class SavingsOut(Schema):
 class InvoiceOut(Schema):
     id: UUID
     number: str
+    kind: str
+    corrects_id: UUID | None
     period: str
     currency: str
     net: str
@@ -157,6 +159,28 @@ class InvoiceOut(Schema):
     @staticmethod
     def resolve_payable(row: Any) -> str:
         return str(row.document["payable"])
+
+
+class DisputeOut(Schema):
+    id: UUID
+    invoice_id: UUID
+    invoice: str
+    currency: str
+    lines: list[str]
+    reason: str
+    collectible: Amount
+    disputed: Amount
+    opened_on: date
+    outcome: str
+    resolved_at: datetime | None
+
+    @staticmethod
+    def resolve_invoice(row: Any) -> str:
+        return str(row.invoice.number)
+
+    @staticmethod
+    def resolve_currency(row: Any) -> str:
+        return str(row.invoice.currency)
 
 
 class FateOut(Schema):

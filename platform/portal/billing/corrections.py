@@ -7,7 +7,7 @@ changes. Nothing here computes an amount: the metering engine does.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 from django.db import transaction
@@ -20,17 +20,19 @@ from metering.contract import (
     fee,
     release_or_credit,
 )
-from metering.ledger import Dispute as DisputeDocument
 from metering.ledger import Invoice as InvoiceDocument
-from metering.ledger import (
-    audit_document,
-    credit_note,
-    credited,
-    dispute,
-    left_to_credit,
-)
+from metering.ledger import audit_document, credited, left_to_credit
 from portal.accounts.access import Actor, Platform, require
 from portal.billing.models import Correction, Dispute, Invoice
+from portal.billing.previews import (
+    CREDIT_SERIES,
+    credit_document,
+    credit_notes_of,
+    dispute_split,
+    moment,
+    require_creditable,
+    require_disputable,
+)
 from portal.billing.savings import (
     BillingError,
     check_verified,
@@ -48,8 +50,6 @@ from portal.billing.services import (
 from portal.events.services import event_record
 from portal.runs.models import Measurement
 
-CREDIT_SERIES = "CN"
-
 
 @transaction.atomic
 def credit_issue(
@@ -59,38 +59,41 @@ def credit_issue(
     reason: str,
     amounts: Mapping[str, Decimal] | None = None,
     issued_at: datetime | None = None,
+    after: int | None = None,
 ) -> Invoice:
     """Credit lines of an invoice or a release (`amounts` by line id), or all that is left of it.
 
     An open dispute of the invoice ends with it. Credit notes never exceed the document: the
-    engine refuses, under the lock of the credit series.
+    engine refuses, under the lock of the credit series. `after`: how many notes the document had
+    when somebody looked and decided; refused when there is another one by now.
     """
     require(actor, "invoice.credit", invoice.organisation)
     counter = number_counter(CREDIT_SERIES)
     contract_lock(invoice.period)
-    if Correction.objects.filter(invoice=invoice, kind=Correction.Kind.AUDIT).exists():
-        raise BillingError(
-            f"{invoice}: audited, its fee is final; credit the release the audit led to"
-        )
-    previous = _credits(invoice)
+    require_creditable(invoice)
+    previous = credit_notes_of(invoice)
     document = InvoiceDocument.from_json(invoice.document)
     if previous and not any(left_to_credit(document, previous).values()):
         # Credited in full: whoever asks again, at once or later, gets the note that did it.
         return Invoice.objects.get(number=previous[-1].number)
-    moment = _moment(issued_at)
-    note = credit_note(
-        document,
+    if after is not None and after != len(previous):
+        raise BillingError(
+            f"{invoice}: has {len(previous)} credit notes by now, {after} when these figures were"
+            " shown; look at them again"
+        )
+    at = moment(issued_at)
+    note = credit_document(
+        invoice,
         number=counter.next_number(),
-        series=CREDIT_SERIES,
-        issued_at=moment,
+        issued_at=at,
         reason=reason,
         amounts=amounts,
         previous=previous,
     )
     row = document_store(savings=invoice.savings, document=note, counter=counter, corrects=invoice)
-    _end_dispute(invoice, Dispute.Outcome.CREDITED, moment)
+    ended = _end_dispute(invoice, Dispute.Outcome.CREDITED, at)
     if invoice.kind == Invoice.Kind.INVOICE:
-        taken = _ended_in(invoice)
+        taken = ended_in(invoice)
         _record(
             invoice,
             row,
@@ -104,7 +107,8 @@ def credit_issue(
         subject=row,
         organisation=row.organisation,
         data={"number": row.number, "corrects": invoice.number, "sha256": row.sha256,
-              "payable": str(row.gross), "reason": reason},
+              "payable": str(row.gross), "reason": reason,
+              "ended_dispute": str(ended.pk) if ended else ""},
     )  # fmt: skip
     journal_post(actor=_poster(actor), invoice=row)
     return row
@@ -142,7 +146,7 @@ def audit_settle(
     contract = Contract.from_json(contract_version_of(savings).contract)
     before = LedgerState.from_json(savings.document["state_before"])
     audited = fee(contract, before, verified)
-    previous = _credits(invoice)
+    previous = credit_notes_of(invoice)
     outcome = release_or_credit(
         contract, frozen_breakdown(savings, contract), audited, credited(previous)
     )
@@ -154,7 +158,7 @@ def audit_settle(
             outcome,
             number=counter.next_number(),
             series=counter.series,
-            issued_at=_moment(issued_at),
+            issued_at=moment(issued_at),
             previous=previous,
         )
         row = document_store(savings=savings, document=document, counter=counter, corrects=invoice)
@@ -162,7 +166,7 @@ def audit_settle(
         invoice,
         row,
         kind=Correction.Kind.AUDIT,
-        taken=_ended_in(invoice),
+        taken=ended_in(invoice),
         instead=outcome.state,
         reason=outcome.reasons[0],
         details={
@@ -197,10 +201,9 @@ def dispute_open(
     found: Dispute | None = open_now.first()
     if found:
         return found
-    if invoice.corrections.exists():
-        raise BillingError(f"{invoice}: corrected already; contest what is left of it in words")
+    require_disputable(invoice)
     opened_on = on or timezone.now().date()
-    split = _split(invoice, lines, opened_on)
+    split = dispute_split(invoice, lines, opened_on)
     row = Dispute(
         organisation=invoice.organisation,
         invoice=invoice,
@@ -228,7 +231,7 @@ def dispute_release(*, actor: Actor, invoice: Invoice, at: datetime | None = Non
     """End the open dispute of an invoice by release: its lines are collectible again."""
     require(actor, "dispute.resolve", invoice.organisation)
     contract_lock(invoice.period)
-    row = _end_dispute(invoice, Dispute.Outcome.RELEASED, _moment(at))
+    row = _end_dispute(invoice, Dispute.Outcome.RELEASED, moment(at))
     if row is None:
         raise BillingError(f"{invoice}: no open dispute to resolve")
     event_record(
@@ -246,19 +249,7 @@ def _poster(actor: Actor) -> Actor:
     return Platform(actor.organisation, actor.user)
 
 
-def _moment(at: datetime | None) -> datetime:
-    return (at or timezone.now()).astimezone(UTC).replace(microsecond=0)
-
-
-def _credits(invoice: Invoice) -> list[InvoiceDocument]:
-    """Credit notes of a document, without the one an audit led to."""
-    rows = invoice.corrections.filter(kind=Invoice.Kind.CREDIT_NOTE).exclude(
-        correction__kind=Correction.Kind.AUDIT
-    )
-    return [InvoiceDocument.from_json(row.document) for row in rows.order_by("sequence")]
-
-
-def _ended_in(invoice: Invoice) -> LedgerState:
+def ended_in(invoice: Invoice) -> LedgerState:
     """The state an invoice's period ends in now, after every correction so far."""
     last = Correction.objects.filter(invoice=invoice).order_by("-created_at", "-id").first()
     stored = last.instead if last else invoice.savings.document["breakdown"]["state"]
@@ -306,17 +297,13 @@ def _record(
     return row
 
 
-def _split(invoice: Invoice, lines: Sequence[str], on: date) -> DisputeDocument:
-    return dispute(InvoiceDocument.from_json(invoice.document), list(lines), on=on)
-
-
 def _end_dispute(invoice: Invoice, outcome: str, at: datetime) -> Dispute | None:
     """Move the contested amount back; a credit note, if any, is booked apart."""
     open_now = Dispute.objects.filter(invoice=invoice, outcome=Dispute.Outcome.OPEN)
     row: Dispute | None = open_now.first()
     if row is None:
         return None
-    journal_append(invoice, _split(invoice, row.lines, row.opened_on).resolved(at.date()))
+    journal_append(invoice, dispute_split(invoice, row.lines, row.opened_on).resolved(at.date()))
     row.outcome, row.resolved_at = outcome, at
     row.save(update_fields=["outcome", "resolved_at"])
     return row

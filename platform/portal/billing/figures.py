@@ -1,13 +1,13 @@
-"""Figures of savings and invoices, each with its formula in words and the numbers put into it.
+"""Figures of savings, each with its formula in words and the numbers put into it.
 
-In: stored documents of the engine (savings lines, fee breakdown, usage totals, invoice). Out: what
-a page shows. Nothing is computed here that bills; the engine's own numbers are only laid out.
+In: stored documents of the engine (savings lines, fee breakdown, usage totals). Out: what a page
+shows. Nothing is computed here that bills; the engine's own numbers are only laid out.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from portal.billing.models import Invoice, SavingsRecord
+from portal.billing.models import SavingsRecord
 from portal.web.figures import Figure
 from portal.web.formats import fixed, money, number, signed_percent
 
@@ -46,7 +46,7 @@ def savings_figures(record: SavingsRecord) -> tuple[Figure, ...]:
     api = f"/api/v1/savings/{record.pk}"
     first = lines[0] if lines else {}
     method = str(first.get("method_version", ""))
-    inputs = _inputs(first, record.currency)
+    inputs = inputs_of(first, record.currency)
     runs = (str(record.measurement_id),)
     band = ""
     if first:
@@ -75,7 +75,8 @@ def savings_figures(record: SavingsRecord) -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
-def _inputs(line: dict[str, Any], currency: str) -> tuple[tuple[str, str], ...]:
+def inputs_of(line: dict[str, Any], currency: str) -> tuple[tuple[str, str], ...]:
+    """What was put into a savings line, in the order its formula uses it."""
     if not line:
         return ()
     return (
@@ -97,21 +98,3 @@ def line_formula(line: dict[str, Any], currency: str) -> str:
         f"{line['cores']} cores / {line['baseline_samples_per_second']} samples per second x "
         f"(1 - 1 / (1 + {line['uplift_lower_95']})) = {line['bound']} {currency}"
     )
-
-
-def invoice_rows(invoice: Invoice) -> list[dict[str, Any]]:
-    """Invoice lines with their fee line's inputs and, where there is one, the savings formula."""
-    by_model = {(line["model"], line["system"]): line for line in savings_lines(invoice.savings)}
-    rows = []
-    for line in invoice.document["lines"]:
-        fee = line["fee_line"]
-        saved = by_model.get((fee["model"], fee["system"]))
-        rows.append(
-            {
-                **line,
-                "formula": line_formula(saved, invoice.currency) if saved else "",
-                "inputs": _inputs(saved, invoice.currency) if saved else (),
-                "lower": saved["uplift_lower_95"] if saved else None,
-            }
-        )
-    return rows

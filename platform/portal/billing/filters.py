@@ -2,7 +2,7 @@
 
 import django_filters
 
-from portal.billing.models import Invoice, JournalEntry, ParkedUsage
+from portal.billing.models import Dispute, Invoice, JournalEntry, ParkedUsage
 from portal.web.filtering import ListFilter
 
 
@@ -18,6 +18,21 @@ class InvoiceFilter(ListFilter):
     class Meta:
         model = Invoice
         fields = ("number", "period", "live")
+
+
+class DisputeFilter(ListFilter):
+    """Disputes by state and invoice."""
+
+    outcome = django_filters.ChoiceFilter(
+        choices=Dispute.Outcome.choices, label="State", empty_label="any"
+    )
+    invoice = django_filters.CharFilter(
+        field_name="invoice__number", lookup_expr="icontains", label="Invoice contains"
+    )
+
+    class Meta:
+        model = Dispute
+        fields = ("outcome", "invoice")
 
 
 class JournalFilter(ListFilter):

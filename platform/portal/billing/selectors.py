@@ -8,6 +8,8 @@ from portal.accounts.access import get_or_404, scope, sees
 from portal.accounts.models import Membership
 from portal.billing.models import (
     BillingPeriod,
+    Correction,
+    Dispute,
     Export,
     Invoice,
     JournalEntry,
@@ -83,13 +85,30 @@ def savings_get(*, actor: Membership, savings_id: object) -> SavingsRecord:
 
 def invoice_list(*, actor: Membership) -> QuerySet[Invoice]:
     """Issued invoices, newest first."""
-    rows = Invoice.objects.select_related("period", "savings", "measurement")
+    rows = Invoice.objects.select_related(
+        "period__contract_version", "savings__period", "measurement__contract_version", "corrects"
+    )
     return scope(actor, rows, "billing")
 
 
 def invoice_get(*, actor: Membership, invoice_id: object) -> Invoice:
     """One of `invoice_list`, or Http404."""
     return get_or_404(invoice_list(actor=actor), invoice_id)
+
+
+def correction_list(*, actor: Membership) -> QuerySet[Correction]:
+    """What credit notes and audits changed, oldest first."""
+    return scope(actor, Correction.objects.select_related("invoice", "document"), "billing")
+
+
+def dispute_list(*, actor: Membership) -> QuerySet[Dispute]:
+    """Disputes with their invoice, newest first."""
+    return scope(actor, Dispute.objects.select_related("invoice__period"), "billing")
+
+
+def dispute_get(*, actor: Membership, dispute_id: object) -> Dispute:
+    """One of `dispute_list`, or Http404."""
+    return get_or_404(dispute_list(actor=actor), dispute_id)
 
 
 def journal_list(*, actor: Membership) -> QuerySet[JournalEntry]:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import django_tables2 as tables
 
-from portal.billing.models import BillingPeriod, Invoice, SavingsRecord
+from portal.billing.models import BillingPeriod, Dispute, Invoice, SavingsRecord
 from portal.web.columns import (
     NUMERIC,
     DigestColumn,
@@ -162,6 +162,49 @@ class InvoiceTable(ListTable):
     def render_live(self, value: bool, record: Invoice) -> str:
         """Issued, or replaced by a correction."""
         return mark("issued") if value else mark("superseded")
+
+
+class DisputeTable(ListTable):
+    """Disputes of invoices."""
+
+    caption = "Disputes; amounts are payable, after holdback and with tax"
+    csv_columns = (
+        ("id", "id"), ("invoice", "invoice__number"), ("period", "invoice__period__label"),
+        ("lines", "lines"), ("reason", "reason"), ("collectible", "collectible"),
+        ("disputed", "disputed"), ("currency", "invoice__currency"), ("opened_on", "opened_on"),
+        ("outcome", "outcome"), ("resolved_at", "resolved_at"),
+    )  # fmt: skip
+
+    opened_on = tables.Column(
+        verbose_name="Opened", linkify=("billing:dispute", {"dispute_id": tables.A("pk")})
+    )
+    invoice = tables.Column(
+        accessor="invoice__number",
+        verbose_name="Invoice",
+        linkify=("billing:invoice", {"invoice_id": tables.A("invoice_id")}),
+    )
+    lines = tables.Column(orderable=False)
+    reason = tables.Column(orderable=False)
+    collectible = tables.Column(attrs=NUMERIC)
+    disputed = tables.Column(verbose_name="Set aside", attrs=NUMERIC)
+    outcome = MarkColumn(verbose_name="State")
+    resolved_at = InstantColumn(verbose_name="Ended")
+
+    def render_opened_on(self, value: Any) -> str:
+        """The day, as every other date is written."""
+        return str(value.isoformat())
+
+    def render_lines(self, value: list[str]) -> str:
+        """The ids of the contested lines."""
+        return ", ".join(value)
+
+    def render_collectible(self, value: Any, record: Dispute) -> str:
+        """What stays collectible, in the invoice's currency."""
+        return f"{value:,.2f} {record.invoice.currency}"
+
+    def render_disputed(self, value: Any, record: Dispute) -> str:
+        """What is set aside, in the invoice's currency."""
+        return f"{value:,.2f} {record.invoice.currency}"
 
 
 class JournalTable(ListTable):

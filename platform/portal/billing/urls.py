@@ -3,6 +3,7 @@
 from django.urls import path
 
 from portal.billing import views
+from portal.billing import views_disputes as disputes
 from portal.billing import views_explorer as explorer
 from portal.billing import views_usage as usage
 
@@ -20,6 +21,18 @@ urlpatterns = [
     path("invoices/", views.invoices, name="invoices"),
     path("invoices/<uuid:invoice_id>/", views.invoice, name="invoice"),
     path("invoices/<uuid:invoice_id>/lines.csv", views.invoice_lines, name="invoice-lines"),
+    path(
+        "invoices/<uuid:invoice_id>/waterfall.csv",
+        views.invoice_waterfall,
+        name="invoice-waterfall-csv",
+    ),
     path("invoices/<uuid:invoice_id>/exports/", views.invoice_exports, name="invoice-exports"),
+    path("invoices/<uuid:invoice_id>/dispute/", disputes.dispute_new, name="dispute-new"),
+    path("invoices/<uuid:invoice_id>/disputes/", disputes.dispute_open, name="dispute-open"),
+    path("invoices/<uuid:invoice_id>/credit/", disputes.credit_new, name="credit-new"),
+    path("invoices/<uuid:invoice_id>/credit-notes/", disputes.credit, name="credit"),
+    path("disputes/", disputes.disputes, name="disputes"),
+    path("disputes/<uuid:dispute_id>/", disputes.dispute, name="dispute"),
+    path("disputes/<uuid:dispute_id>/release/", disputes.dispute_release, name="dispute-release"),
     path("journal/", views.journal, name="journal"),
 ]

@@ -3,21 +3,19 @@
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.accounts.access import may
+from metering.decimals import to_text
 from portal.billing import selectors
-from portal.billing.exports import exports_missing, exports_write
-from portal.billing.figures import invoice_rows
+from portal.billing.exports import exports_write
 from portal.billing.filters import InvoiceFilter, JournalFilter
-from portal.billing.tables import InvoiceTable, JournalTable, period_cell
-from portal.documents.selectors import report_list
-from portal.web.access import ActorRequest, for_doers_of, for_readers_of
+from portal.billing.invoice_page import invoice_context, invoice_falls
+from portal.billing.tables import InvoiceTable, JournalTable
+from portal.web.access import ActorRequest, chart_page, for_doers_of, for_readers_of
 from portal.web.answers import csv_file
-from portal.web.figures import crumbs
 from portal.web.lists import list_page
 
+WATERFALL_HEADER = ("invoice", "row", "kind", "name", "amount", "amount_after", "currency")
 LINES_HEADER = (
     "invoice", "line", "kind", "model", "system", "volume_samples", "savings_point",
     "savings_bound", "counterfactual", "billed_savings", "amount_unrounded", "amount",
@@ -42,25 +40,25 @@ def invoices(request: ActorRequest) -> HttpResponse:
 
 
 @require_safe
+@chart_page
 @for_readers_of("billing")
 def invoice(request: ActorRequest, invoice_id: object) -> HttpResponse:
-    """One invoice with lines, holdback, tax, payable, journal and exports."""
+    """One document: lines, the way to the payable, relatives, disputes, journal, exports."""
     shown = selectors.invoice_get(actor=request.actor, invoice_id=invoice_id)
-    entries = list(selectors.journal_list(actor=request.actor).filter(invoice=shown))
-    context = {
-        "invoice": shown,
-        "document": shown.document,
-        "period": shown.period,
-        "period_range": period_cell(shown.period),
-        "lines": invoice_rows(shown),
-        "entries": entries,
-        "journal_sum": sum((entry.amount for entry in entries), start=shown.net - shown.net),
-        "exports": selectors.export_list(actor=request.actor).filter(invoice=shown),
-        "missing": exports_missing(shown) if may(request.actor, "export.write") else (),
-        "report": report_list(actor=request.actor).filter(invoice=shown).first(),
-        "crumbs": crumbs(("Invoices", reverse("billing:invoices"))),
-    }
-    return render(request, "portal/billing/invoice.html", context)
+    return render(request, "portal/billing/invoice.html", invoice_context(request.actor, shown))
+
+
+@require_safe
+@for_readers_of("billing")
+def invoice_waterfall(request: ActorRequest, invoice_id: object) -> HttpResponse:
+    """From the counterfactual to the payable as CSV, every stored digit."""
+    shown = selectors.invoice_get(actor=request.actor, invoice_id=invoice_id)
+    rows = [
+        (shown.number, number, row.kind, row.name, to_text(row.amount), to_text(row.after),
+         shown.currency)
+        for number, row in enumerate(invoice_falls(shown), start=1)
+    ]  # fmt: skip
+    return csv_file(f"{shown.number}-waterfall.csv", WATERFALL_HEADER, rows)
 
 
 @require_safe

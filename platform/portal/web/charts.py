@@ -215,3 +215,31 @@ def usage_volumes(
             "margin": {"b": 96, "l": 72, "t": 40},
         },
     }  # fmt: skip
+
+
+def fee_waterfall(rows: Sequence[tuple[str, str, float]], currency: str) -> Chart:
+    """From the counterfactual to the payable: (name, "total" or "change", amount) per bar.
+
+    A total is the running amount at its bar, a change what is added (or, below zero, taken off).
+    """
+    return {
+        "data": [
+            {
+                "type": "waterfall",
+                "measure": ["absolute" if kind == "total" else "relative" for _, kind, _ in rows],
+                "x": [name for name, _, _ in rows],
+                "y": [amount for _, _, amount in rows],
+                "increasing": {"marker": {"color": "role:ember"}},
+                "decreasing": {"marker": {"color": "role:good"}},
+                "totals": {"marker": {"color": "role:accent"}},
+                "connector": {"line": {"color": "role:line", "width": 1}},
+                "hovertemplate": "%{x}: %{y:.6f} " + currency + "<extra></extra>",
+            }
+        ],
+        "layout": {
+            "xaxis": {"type": "category", "tickangle": -40},
+            "yaxis": _axis(currency),
+            "showlegend": False,
+            "margin": {"l": 80, "b": 160},
+        },
+    }

@@ -126,7 +126,7 @@ def joined(items: Sequence[Any]) -> str:
 MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("valid", "passed", "approved", "accepted", "kept", "done", "issued", "signed", "verified",
-         "frozen", "chosen", "measured"),
+         "frozen", "chosen", "measured", "released", "credited"),
         "good",
     ),
     **dict.fromkeys(
@@ -136,7 +136,7 @@ MARKS: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
-         "superseded", "missing", "pending"),
+         "superseded", "missing", "pending", "disputed"),
         "warn",
     ),
     **dict.fromkeys(

@@ -37,6 +37,7 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("Usage", "billing:usage", "usage"),
             ("Savings", "billing:savings-list", "billing"),
             ("Invoices", "billing:invoices", "billing"),
+            ("Disputes", "billing:disputes", "billing"),
             ("Journal", "billing:journal", "billing"),
         ),
     ),

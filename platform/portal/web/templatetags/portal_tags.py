@@ -47,6 +47,13 @@ def taken_off(amount: Any) -> str:
 
 
 @register.filter
+def signed(amount: Any) -> str:
+    """A change of an amount: every stored digit, its sign always written; zero without one."""
+    number = formats.as_decimal(amount)
+    return formats.ABSENT if number is None else f"{number:+,f}" if number else f"{number:,f}"
+
+
+@register.filter
 def sentence(text: str) -> str:
     """Stored words as one sentence: exactly one full stop at the end."""
     return f"{text.rstrip('. ')}."
@@ -115,4 +122,10 @@ def now() -> str:
 @register.inclusion_tag("portal/parts/figure.html")
 def figure(item: Figure) -> dict[str, Figure]:
     """A figure block that opens to how it was made."""
+    return {"figure": item}
+
+
+@register.inclusion_tag("portal/parts/how.html")
+def how(item: Figure) -> dict[str, Figure]:
+    """What opens beneath a number that stands in a table: how it was made."""
     return {"figure": item}
