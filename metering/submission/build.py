@@ -99,7 +99,7 @@ def _pair(sources: Sources) -> tuple[_Run, _Run]:
         if run.spec.sut.stack == "null":
             reasons.append(f"run {run.spec.run_id}: the null stack computes nothing")
     for name in ("scenario", "sut", "seeds", "model_sha256", "samples_sha256", "package_sha256",
-                 "output"):  # fmt: skip
+                 "output", "task", "max_new_tokens", "end_token"):  # fmt: skip
         first, second = getattr(timed.spec, name), getattr(outputs.spec, name)
         if first != second:
             reasons.append(f"{name}: the performance run has {first}, the accuracy run {second}")
@@ -107,6 +107,7 @@ def _pair(sources: Sources) -> tuple[_Run, _Run]:
         first, second = getattr(timed.result, name), getattr(outputs.result, name)
         if first != second:
             reasons.append(f"{name}: the performance run has {first}, the accuracy run {second}")
+    reasons += documents.not_in_user_conf(timed.spec)
     if reasons:
         raise BuildRefused(reasons)
     return timed, outputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from metering.loadgen.files import sha256_bytes
@@ -100,7 +100,7 @@ def _folder(
         found += outputs
         if result is not None:
             shown = f"{benchmark.metric}: {figure}"
-            results.append(Result(result.scenario, result.metric, result.value, result.unit, shown))
+            results.append(replace(result, accuracy=shown))
     return found, results
 
 
@@ -234,9 +234,10 @@ def _one_build(names: Names, timed: RunSpec | None, outputs: RunSpec | None) -> 
             f"{timed.scenario}: {name} of the accuracy run is {getattr(outputs, name)}, of the "
             f"performance run {getattr(timed, name)}",
         )
-        for name in ("sut", "model_sha256", "samples_sha256", "package_sha256", "output")
+        for name in ("sut", "model_sha256", "samples_sha256", "package_sha256", "output", "task",
+                     "max_new_tokens", "end_token")
         if getattr(timed, name) != getattr(outputs, name)
-    ]
+    ]  # fmt: skip
 
 
 def _stored(names: Names, files: Mapping[str, bytes], runs: Sequence[RunResult]) -> list[Finding]:

@@ -19,6 +19,7 @@ from metering.submission.tree import Names
 
 MOST_ACCURACY_BYTES = 10 * 1024
 _VIEW_BYTES = 4096
+_MS = 10**6
 _CUT = b"\n\n...\n\n"
 MEASUREMENT_FIELDS = (
     "input_data_types",
@@ -54,7 +55,31 @@ def conf_settings(spec: RunSpec) -> dict[str, str]:
         **rate,
         "min_duration": str(spec.min_duration_ms),
         "min_query_count": str(spec.min_query_count),
+        **_token_settings(spec),
     }
+
+
+def _token_settings(spec: RunSpec) -> dict[str, str]:
+    """Token mode, and in Server the bounds of its two latencies in whole milliseconds."""
+    if spec.task != "generation":
+        return {}
+    bounds = {
+        "ttft_latency": str(spec.ttft_latency_ns // _MS),
+        "tpot_latency": str(spec.tpot_latency_ns // _MS),
+    }
+    return {"use_token_latencies": "1", **(bounds if spec.scenario == "Server" else {})}
+
+
+def not_in_user_conf(spec: RunSpec) -> list[str]:
+    """What LoadGen's parser cannot be told of a run: it cuts a bound to whole milliseconds."""
+    return [
+        f"{name}: {value} ns is not whole milliseconds, and user.conf cannot say it"
+        for name, value in (
+            ("ttft_latency_ns", spec.ttft_latency_ns),
+            ("tpot_latency_ns", spec.tpot_latency_ns),
+        )
+        if value % _MS
+    ]
 
 
 def read_user_conf(text: str, scenario: str) -> dict[str, str]:
@@ -97,6 +122,20 @@ def read_accuracy_hash(text: str) -> str:
     return found[0]
 
 
+def _token_lines(spec: RunSpec) -> str:
+    """What a model that generates was asked for; how long it took only the logs say."""
+    if spec.task != "generation":
+        return ""
+    end = "none" if spec.end_token is None else str(spec.end_token)
+    told = [f"Answers of at most {spec.max_new_tokens} tokens, end token {end}."]
+    if spec.scenario == "Server":
+        told.append(
+            f"Bounds at the 99th percentile: time to first token {spec.ttft_latency_ns} ns, time "
+            f"per output token {spec.tpot_latency_ns} ns."
+        )
+    return "\n".join(told) + "\n\n"
+
+
 def result_readme(
     names: Names, scenario: str, spec: RunSpec, rules: Rules, digests: Mapping[str, str]
 ) -> bytes:
@@ -115,6 +154,7 @@ def result_readme(
         f"Measured as run `{spec.run_id}`: stack `{spec.sut.stack}`, {spec.sut.instances} x "
         f"{spec.sut.threads} threads,\narrangement `{spec.sut.arrangement}`, batch "
         f"{spec.sut.batch}, {spec.sut.precision}.\n\n"
+        f"{_token_lines(spec)}"
         "SHA-256 of the other files of this result, of the system and of the source notes:\n\n"
         f"```\n{lines}\n```\n"
     ).encode()

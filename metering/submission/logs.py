@@ -15,14 +15,21 @@ from typing import Any
 
 from metering.loadgen import detail_log
 from metering.loadgen.detail_log import DetailLog, DetailLogError
+from metering.loadgen.figures import figures
 from metering.loadgen.files import sha256_bytes
 from metering.loadgen.settings import differences, expected_effective
 from metering.loadgen.spec import RunSpec
 from metering.loadgen.verdict import ACCURACY, DETAIL, SUMMARY
 from metering.submission import documents
-from metering.submission.figures import disagreements, impossible
+from metering.submission.figures import (
+    TPOT_P99,
+    TTFT_P99,
+    disagreements,
+    impossible,
+    token_mode,
+)
 from metering.submission.finding import Finding
-from metering.submission.rules import PRIMARY_KEYS, Benchmark, Rules
+from metering.submission.rules import PRIMARY_KEYS, TOKEN_KEYS, UNLISTED, Benchmark, Rules
 from metering.submission.tree import ACCURACY_TXT
 
 _MOST = 8
@@ -30,18 +37,28 @@ _MOST = 8
 _OFFLINE_SAMPLES = 24_576
 _SEEDS = ("qsl", "sample_index", "schedule")
 _MODES = {"performance": "PerformanceOnly", "accuracy": "AccuracyOnly"}
-_RECORD = re.compile(rb'\{ "seq_id" : [0-9]+, "qsl_idx" : ([0-9]+), "data" : "[0-9A-F]*" \}')
+# Token mode adds the first token (not in Offline) and how many LoadGen was told of.
+_RECORD = re.compile(
+    rb'\{ "seq_id" : [0-9]+, "qsl_idx" : ([0-9]+), "data" : "[0-9A-F]*"'
+    rb'(?:(?:, "token_data" : "[0-9A-F]*")?, "token_count" : [0-9]+)? \}'
+)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One scenario's result: the primary metric as LoadGen wrote it, and the accuracy reported."""
+    """One scenario's result: the primary metric as LoadGen wrote it, and the accuracy reported.
+
+    ``ttft_p99_ns`` and ``tpot_p99_ns`` stand beside the metric of a model that generates tokens,
+    where LoadGen measures them (all scenarios but Offline); else they are empty.
+    """
 
     scenario: str
     metric: str
     value: str
     unit: str
     accuracy: str = ""
+    ttft_p99_ns: str = ""
+    tpot_p99_ns: str = ""
 
 
 def performance(
@@ -56,13 +73,18 @@ def performance(
     found += _listed(path, _verdict(log))
     found += _listed(path, _held(log, "performance", scenario, spec, rules))
     found += _listed(path, _performance_rules(log, rules, benchmark))
+    found += _listed(path, _token_rules(log, spec, rules, benchmark))
     found += _listed(path, impossible(log))
+    if spec is not None and spec.task == "generation" and not found:
+        found += _listed(path, _impossible_tokens(spec, log))
     if summary_path in files:
         found += _listed(summary_path, disagreements(log, files[summary_path]))
-    key, unit = PRIMARY_KEYS.get(scenario, ("", ""))
+    keys = TOKEN_KEYS if token_mode(log) else PRIMARY_KEYS
+    key, unit = keys.get(scenario, ("", ""))
     if found or key not in log.values:
         return found or [Finding(path, f"{key}: missing")], None
-    return [], Result(scenario, key, log.text(key), unit)
+    times = [log.text(name) if name in log.values else "" for name in (TTFT_P99, TPOT_P99)]
+    return [], Result(scenario, key, log.text(key), unit, "", *times)
 
 
 def accuracy(
@@ -188,6 +210,41 @@ def _performance_rules(log: DetailLog, rules: Rules, benchmark: Benchmark) -> li
         if not 0 < asked <= bound:
             reasons.append(f"effective_target_latency_ns: got {asked}, wanted at most {bound}")
     return reasons
+
+
+def _token_rules(
+    log: DetailLog, spec: RunSpec | None, rules: Rules, benchmark: Benchmark
+) -> list[str]:
+    """Token mode where the benchmark generates and nowhere else, and the two bounds of Server."""
+    values, generates = log.values, benchmark.generates
+    if benchmark.name == UNLISTED:
+        generates = spec.task == "generation" if spec is not None else token_mode(log)
+    if token_mode(log) != generates:
+        wanted = f"{generates}: {benchmark.name} {'generates' if generates else 'has no'} tokens"
+        return [f"requested_use_token_latencies: got {token_mode(log)}, wanted {wanted}"]
+    if not generates or values.get("effective_scenario") != "Server" or rules.rehearsal:
+        return []
+    if not benchmark.ttft_ns:
+        return [f"effective_scenario: {benchmark.name} has no Server scenario"]
+    reasons = []
+    for name, bound, asked, told in (
+        ("TTFT", benchmark.ttft_ns, "requested_server_ttft_latency", TTFT_P99),
+        ("TPOT", benchmark.tpot_ns, "requested_server_tpot_latency", TPOT_P99),
+    ):
+        if not 0 < _whole(values.get(asked)) <= bound:
+            reasons.append(f"{asked}: got {values.get(asked)}, wanted at most {bound}")
+        if not 0 < _whole(values.get(told)) < bound:
+            reasons.append(f"p99 {name}: {told} is {values.get(told)}, wanted below {bound}")
+    return reasons
+
+
+def _impossible_tokens(spec: RunSpec, log: DetailLog) -> list[str]:
+    """The relations that need the limits of the answers, which only the specification tells."""
+    try:
+        figures(spec, log)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        return [f"token figures cannot all be true: {error}"]
+    return []
 
 
 def _accuracy_rules(log: DetailLog, samples: int, benchmark: Benchmark) -> list[str]:

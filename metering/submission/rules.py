@@ -35,13 +35,25 @@ PRIMARY_KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """The key of the detail log that a scenario's result is read from, and its unit."""
 
+TOKEN_KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "Offline": ("result_tokens_per_second", "tokens/s"),
+        # In token mode the early-stopped latency is that of the first token, so it is not taken.
+        "SingleStream": ("result_90.00_percentile_latency_ns", "ns"),
+        "Server": ("result_completed_tokens_per_second", "tokens/s"),
+    }
+)
+"""The same for a model that generates tokens; MultiStream has none."""
+
 
 @dataclass(frozen=True)
 class Benchmark:
     """One benchmark: samples in its data set, least samples held in memory, its accuracy line.
 
     ``dataset`` 0 means: as many as the run's own library has. ``server_latency_ns`` is the longest
-    latency bound of the Server scenario, 0 for none.
+    latency bound of the Server scenario, 0 for none. A benchmark that ``generates`` runs in token
+    mode; its Server runs keep the 99th percentiles of the time to first token and of the time per
+    output token below ``ttft_ns`` and ``tpot_ns``.
     """
 
     name: str
@@ -50,15 +62,29 @@ class Benchmark:
     metric: str
     accuracy_line: re.Pattern[str]
     server_latency_ns: int = 0
+    generates: bool = False
+    ttft_ns: int = 0
+    tpot_ns: int = 0
 
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+
+
+def _told(first: str, *others: str) -> re.Pattern[str]:
+    """A line that tells all of these, as the round's scripts for language models print them."""
+    also = "".join(rf"(?=.*'{name}': *'?[0-9]+(?:\.[0-9]+)?'?[,}}])" for name in others)
+    return re.compile(rf"{also}.*'{first}': *'?{_NUMBER}'?[,}}].*")
+
+
 _LINES = {
     "acc": re.compile(rf"accuracy *= *{_NUMBER}\b.*"),
     "F1": re.compile(rf'\{{"exact_match": *[0-9.]+, *"f1": *{_NUMBER}\}}'),
     "DICE": re.compile(rf"Accuracy: *mean *= *{_NUMBER}\b.*"),
     "ACCURACY": re.compile(rf"Word Error Rate: *[^,]*, accuracy={_NUMBER}%"),
     "mAP": re.compile(rf"mAP={_NUMBER}\b.*"),
+    "ROUGE1": _told("rouge1", "rouge2", "rougeL", "rougeLsum", "gen_len"),
+    "ROUGE1 of a chat": _told("rouge1", "rouge2", "rougeL", "tokens_per_sample"),
+    "exact_match": _told("exact_match", "tokens_per_sample"),
     "cosine": re.compile(rf"cosine against the reference run: worst=(-?{_NUMBER[1:-1]}) .*"),
 }
 
@@ -79,10 +105,23 @@ def _benchmarks() -> dict[str, Benchmark]:
         ("yolo-95", 1_525, 64, "mAP", 0),
         ("yolo-99", 1_525, 64, "mAP", 0),
     )
-    return {
+    found = {
         name: Benchmark(name, dataset, held, metric, _LINES[metric], latency)
         for name, dataset, held, metric, latency in rows
     }
+    # Bounds of the Server scenario in milliseconds; a benchmark without has no such scenario.
+    generating = (
+        ("llama3.1-8b", 13_368, "ROUGE1", 2_000, 100),
+        ("llama3.1-8b-edge", 5_000, "ROUGE1", 0, 0),
+        ("llama2-70b-99.9", 24_576, "ROUGE1 of a chat", 2_000, 200),
+        ("deepseek-r1", 4_388, "exact_match", 2_000, 80),
+    )
+    for name, dataset, metric, ttft, tpot in generating:
+        found[name] = Benchmark(
+            name, dataset, dataset, metric.split()[0], _LINES[metric], generates=True,
+            ttft_ns=ttft * 10**6, tpot_ns=tpot * 10**6,
+        )  # fmt: skip
+    return found
 
 
 @dataclass(frozen=True)
