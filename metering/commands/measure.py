@@ -70,6 +70,9 @@ def _loadgen(arguments: argparse.Namespace) -> int:
                 if folder.exists():
                     raise WrongUse(f"{folder} is there already; choose another --out")
             spec = loadgen.calibrate(spec, probe, run_seconds=arguments.calibrate).spec
+        limit_s = stacks.prepare_limit_s(spec.sut)
+        if limit_s and not arguments.json:
+            print(f"{spec.sut.stack}: may take up to {limit_s:g} s to open before the test begins")
         result = loadgen.run(spec, arguments.out)
     except (loadgen.CalibrationError, loadgen.FloorError) as error:
         print(f"not measurable: {error}", file=sys.stderr)

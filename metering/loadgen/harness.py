@@ -27,6 +27,9 @@ from metering.loadgen.tasks import OpenSystem, Worker, open_worker
 
 Fail = Callable[[str, BaseException], NoReturn]
 
+OPENING = "opening"
+"""The phase until every instance is open and warm; a stack that compiles does so in it."""
+
 _HEARTBEAT_S = 0.1
 _WARMUP_BATCHES = 64
 # Scenarios whose queries have many samples.
@@ -52,7 +55,7 @@ class Harness:
         )
         # What an arrangement sorts by: tokens of a text, columns of an image.
         self._lengths = [sample.shape[-1] for sample in library]
-        self.phase = "opening"
+        self.phase = OPENING
         self._open_system = open_system
         self._fail = fail
         self._loadgen = loadgen

@@ -26,6 +26,7 @@ from typing import Any
 from metering import stacks
 from metering.loadgen import processes, verdict
 from metering.loadgen.files import sha256_bytes, sha256_input, write_json
+from metering.loadgen.harness import OPENING
 from metering.loadgen.library import load_samples
 from metering.loadgen.result import RunResult
 from metering.loadgen.settings import generated_queries
@@ -252,7 +253,13 @@ def _watch(
     started: float,
     on_heartbeat: Callable[[Heartbeat], None] | None,
 ) -> tuple[Judgement | None, int, Any]:
-    """Wait for the child within its limits; returns (why we stopped it, wait status, rusage)."""
+    """Wait for the child within its limits; returns (why we stopped it, wait status, rusage).
+
+    A stack that compiles says how long that may take. Until its system is open that limit holds,
+    and the limits of the test, which say nothing about a compiler, count from then on.
+    """
+    preparing_s = stacks.prepare_limit_s(spec.sut)
+    preparing = preparing_s > 0
     seen: Heartbeat | None = None
     stopped: Judgement | None = None
     progress_at, killed_at, looked_at = started, 0.0, started
@@ -267,12 +274,19 @@ def _watch(
                 seen, progress_at = beat, now
                 if on_heartbeat is not None:
                     on_heartbeat(beat)
-            if now - started > spec.wall_limit_s:
+                if preparing and beat.phase != OPENING:
+                    preparing, started = False, now
+            if preparing and now - started > preparing_s:
+                reason = f"{spec.sut.stack}: not opened within its limit of {preparing_s:g} s"
+                stopped = Judgement("HUNG", (reason,))
+            elif preparing:
+                progress_at = now
+            elif now - started > spec.wall_limit_s:
                 reason = f"no end within the wall limit of {spec.wall_limit_s:g} s"
                 stopped = Judgement("HUNG", (reason,))
             elif now - progress_at > spec.stall_limit_s:
                 stopped = Judgement("HUNG", (f"no progress for {spec.stall_limit_s:g} s",))
-            elif now - looked_at > _LIMITS_S:
+            if stopped is None and now - looked_at > _LIMITS_S:
                 looked_at, stopped = now, _over_limit(process.pid, spec, out)
             if stopped is not None:
                 killed_at = now + _GRACE_S

@@ -92,6 +92,15 @@ def graph_optimizations(name: str) -> tuple[GraphOptimization, ...]:
     return _stack(name).GRAPH_OPTIMIZATIONS
 
 
+def prepare_limit_s(sut: SutSpec) -> float:
+    """Seconds a stack may take to open and warm up where it says so itself; 0: no limit of its own.
+
+    A compiler works for minutes without a sign of life, which in a test means that it hangs.
+    """
+    limit = getattr(_stack(sut.stack), "prepare_limit_s", None)
+    return float(limit(sut)) if limit is not None else 0.0
+
+
 def open_system(sut: SutSpec, model: Path, output: str) -> System:
     """Open one instance. ``output`` names the output with the embeddings; empty: the only one."""
     return _stack(sut.stack).open_system(sut, model, output)
@@ -131,4 +140,5 @@ __all__ = [
     "open_recogniser",
     "open_system",
     "pad",
+    "prepare_limit_s",
 ]

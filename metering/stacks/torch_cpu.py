@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,14 @@ from metering.stacks.text_recognition import (
 )
 from metering.stacks.torch_model import TorchModel, compare, convert
 
-# Compiling takes longer than the stall limit of a sweep's runs, so a plan asks for it by name.
+# Compiled again in every process, which takes minutes, so a plan asks for it by name.
 GRAPH_OPTIMIZATIONS: tuple[GraphOptimization, ...] = ("basic", "extended")
 INSTALL = "pip install 'ignition[torch]'"
+
+# Seconds to import, convert and compare, and for "extended" to compile too, on a loaded machine.
+PREPARE_LIMIT_S: Mapping[GraphOptimization, float] = MappingProxyType(
+    {"basic": 300.0, "extended": 1800.0}
+)
 
 # Conversion changes modules of the process; instances of one stack convert one after another.
 _converting = threading.Lock()
@@ -58,6 +64,11 @@ def discover(sut: SutSpec | None = None) -> StackInfo:
     digest = hashlib.sha256(f"{library.digest} {converter.digest}".encode()).hexdigest()
     version = f"{library.version} with onnx2pytorch {converter.version}"
     return StackInfo("torch", version, digest, True, "")
+
+
+def prepare_limit_s(sut: SutSpec) -> float:
+    """How long opening may take before the run is given up."""
+    return PREPARE_LIMIT_S.get(sut.graph_optimization, 0.0)
 
 
 def _open(sut: SutSpec, model: Path) -> TorchModel:

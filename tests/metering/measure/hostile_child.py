@@ -287,4 +287,10 @@ if __name__ == "__main__":
     spec, out = child.prepare(sys.argv[2:])
     PATCHES.get(CASE, lambda: None)()
     system = Hostile if CASE in ACTIONS else Honest
-    child.execute(spec, out, lambda sut, model, output: system())
+
+    def opened(sut, model, output):
+        if CASE == "opens_slowly":
+            threading.Event().wait(2.5)
+        return system()
+
+    child.execute(spec, out, opened)

@@ -16,6 +16,7 @@ import pytest
 from metering import loadgen
 from metering.loadgen import RunSpec, supervisor
 from metering.loadgen.supervisor import supervise
+from metering.stacks import null as null_stack
 from tests.metering.measure.run_processes import alive
 
 HOSTILE = Path(__file__).with_name("hostile_child.py")
@@ -103,6 +104,32 @@ def test_each_ending_has_its_state_and_its_reason(
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left == {*result.files, "result.json"}
     assert "mlperf_log_trace.json" not in left
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "state", "reason"),
+    [
+        (0.0, "HUNG", "no progress for 1.2 s"),
+        (0.5, "HUNG", "null: not opened within its limit of 0.5 s"),
+        (90.0, "VALID", ""),
+    ],
+)
+def test_a_stack_that_compiles_has_a_limit_of_its_own(
+    limit_s: float,
+    state: str,
+    reason: str,
+    make_spec: MakeSpec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limits of the test say nothing about a compiler, and count once the system is open."""
+    monkeypatch.setattr(null_stack, "prepare_limit_s", lambda sut: limit_s, raising=False)
+    monkeypatch.setattr(supervisor, "_GRACE_S", 0.4)
+    spec = make_spec(**null(stall_limit_s=1.2, wall_limit_s=2.4))
+    result = supervise(spec, tmp_path / "run", child=hostile("opens_slowly"))
+    assert result.state == state, result.reasons
+    assert reason in "; ".join(result.reasons)
+    assert alive(tmp_path / "run") == []
 
 
 def test_a_log_that_meets_the_disk_limit_is_no_result(
