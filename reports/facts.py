@@ -312,6 +312,36 @@ class SavingsFacts(Record):
     reason: Sentence | None = None
 
 
+class OverrideFacts(Record):
+    """Who decided to bill in spite of a rule, and why."""
+
+    auditor: Text
+    reason: Sentence
+
+
+class DisqualificationFacts(Record):
+    """One rule of sufficiency that does not hold; it blocks unless there is an override."""
+
+    name: Identifier
+    description: Sentence
+    blocks: bool
+    override: OverrideFacts | None = None
+
+
+class SufficiencyFacts(Record):
+    """What stands behind one line, and which rules it does not meet. `gate`: why nothing bills."""
+
+    model: Text
+    system: Text
+    baseline_runs: Count
+    baseline_days: Count
+    metered_hours: Number
+    period_hours: Number
+    conflicts: Count
+    disqualifications: tuple[DisqualificationFacts, ...]
+    gate: Sentence | None = None
+
+
 class FeeLine(Record):
     label: Text
     amount: Number
@@ -334,7 +364,11 @@ class ExportFacts(Record):
 
 
 class ReportFacts(Record):
-    """Everything one report prints."""
+    """Everything one report prints.
+
+    `sufficiency` is empty under a method that does not examine it, and is then not written: what
+    was stated before there was one keeps its bytes.
+    """
 
     facts_version: Literal["ignition-facts/v1"]
     document: DocumentFacts
@@ -348,6 +382,7 @@ class ReportFacts(Record):
     limits: tuple[Sentence, ...]
     evidence_digest: Sha256
     measurement_statement_sha256: Sha256
+    sufficiency: tuple[SufficiencyFacts, ...] = ()
 
     @model_validator(mode="after")
     def _one_currency(self) -> ReportFacts:
@@ -370,7 +405,10 @@ class ReportFacts(Record):
         return _validated(cls, document)
 
     def to_json(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
+        document = self.model_dump(mode="json")
+        if not self.sufficiency:
+            del document["sufficiency"]
+        return document
 
     def to_bytes(self) -> bytes:
         """RFC 8785 bytes: the same facts always give the same bytes."""

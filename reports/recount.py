@@ -8,7 +8,8 @@ stated is used where it can be recomputed, and nothing here writes.
 The folder's part about money, written by `savings_document` and its neighbours:
 `contract.json`, `pricebook.json`, `usage/<YYYY-MM>/{events.jsonl,totals.json}` (and
 `inputs.json`: `not_before`, `cutoff`, `known`, when the totals were cut with them),
-`savings/<YYYY-MM>.json`, `invoice/<number>.json`.
+`savings/<YYYY-MM>.json`, `invoice/<number>.json`. Whether a method lets sufficiency decide is in
+the signed plan: under the first two `savings/` holds the first schema, after them the second.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ from metering.evidence import Recomputed, recompute
 from metering.ledger import Invoice, build_invoice
 from metering.money import minor_unit
 from metering.plan import MeasurementPlan, PriceBook
-from metering.savings import SavingsLine, savings_line, verified_savings
+from metering.savings import (
+    SavingsLine,
+    Sufficiency,
+    demands_sufficiency,
+    savings_line,
+    verified_savings,
+)
 from metering.uplift.pairs import PairedRuns, load_paired
-from metering.usage import UsageTotals, aggregate, read_events
+from metering.usage import Coverage, UsageTotals, metered, read_events
 from reports.canonical import canonical_json, sha256_file, strict_json
 from reports.errors import ReportError
 from reports.facts import MeasurementFacts, ReportFacts
+from reports.sufficiency import examined_again, require_printed, sufficiency_facts
 
 SAVINGS_SCHEMA = "ignition.savings-period.v1"
+EXAMINED_SCHEMA = "ignition.savings-period.v2"
 # Stated ratios and rates may be shortened for print; a millionth is far below any claim.
 RATIO_TOLERANCE = Decimal("0.000001")
 # A rate that is only shown, never multiplied with.
@@ -54,17 +63,25 @@ class MeasuredAgain:
 
 
 def savings_document(
-    lines: Sequence[SavingsLine], state_before: LedgerState, breakdown: FeeBreakdown
+    lines: Sequence[SavingsLine],
+    state_before: LedgerState,
+    breakdown: FeeBreakdown,
+    sufficiency: Sequence[Sufficiency] = (),
 ) -> bytes:
-    """Bytes of `evidence/savings/<YYYY-MM>.json`: what `fee` was given and what it answered."""
-    return canonical_json(
-        {
-            "breakdown": breakdown.to_json(),
-            "lines": [line.to_json() for line in lines],
-            "schema": SAVINGS_SCHEMA,
-            "state_before": state_before.to_json(),
-        }
-    )
+    """Bytes of `evidence/savings/<YYYY-MM>.json`: what `fee` was given and what it answered.
+
+    `sufficiency` holds what was examined, for each line; nothing under a method without the rules.
+    """
+    document: dict[str, object] = {
+        "breakdown": breakdown.to_json(),
+        "lines": [line.to_json() for line in lines],
+        "schema": SAVINGS_SCHEMA,
+        "state_before": state_before.to_json(),
+    }
+    if sufficiency:
+        document["schema"] = EXAMINED_SCHEMA
+        document["sufficiency"] = [item.to_json() for item in sufficiency]
+    return canonical_json(document)
 
 
 def recount_measurement(evidence: Path, facts: MeasurementFacts) -> MeasuredAgain:
@@ -119,15 +136,27 @@ def recount_money(evidence: Path, facts: ReportFacts, measured: MeasuredAgain) -
     plan = _plan(evidence)
     path = _only(evidence / "savings", "*.json")
     stored = _json(path)
-    _same("savings schema", stored.get("schema"), SAVINGS_SCHEMA)
+    examines = demands_sufficiency(plan.method_version)
+    _same("savings schema", stored.get("schema"), EXAMINED_SCHEMA if examines else SAVINGS_SCHEMA)
     lines = [SavingsLine.from_json(item) for item in stored["lines"]]
-    totals = _usage(evidence / "usage" / path.stem, contract, lines, facts)
+    totals, coverages = _usage(evidence / "usage" / path.stem, contract, lines, facts)
+    examined: tuple[Sufficiency, ...] = ()
+    if examines:
+        baseline = measured.recomputed.baseline
+        examined = examined_again(
+            evidence, stored["sufficiency"], coverages, baseline=baseline, contract=contract,
+            plan=plan,
+        )  # fmt: skip
+    _same("sufficiency", facts.sufficiency, sufficiency_facts(examined))
+    gates = {(item.model, item.system): item.verdict.gate or "" for item in examined}
     for line in lines:
-        _line(line, totals, price_book, plan, measured.recomputed)
+        gate = gates.get((line.model, line.system), "")
+        _line(line, totals, price_book, plan, measured.recomputed, gate)
     verified = verified_savings(lines, evidence_digest=stored["breakdown"]["evidence_digest"])
     breakdown = fee(contract, LedgerState.from_json(stored["state_before"]), verified)
     _same("fee breakdown", stored["breakdown"], breakdown.to_json())
     invoice = _invoice(evidence, facts, contract, plan, breakdown)
+    require_printed(examined, invoice.notes)
     _stated_savings(facts, lines, contract.currency)
     _stated_fee(facts, breakdown)
     return (
@@ -210,7 +239,7 @@ def _subject_of_it_all(evidence: Path, facts: MeasurementFacts) -> None:
 
 def _usage(
     folder: Path, contract: Contract, lines: Sequence[SavingsLine], facts: ReportFacts
-) -> UsageTotals:
+) -> tuple[UsageTotals, tuple[Coverage, ...]]:
     stated = UsageTotals.from_json(_json(folder / "totals.json"))
     options: dict[str, Any] = {"known": None, "not_before": contract.valid_from, "cutoff": None}
     if (folder / "inputs.json").exists():
@@ -220,8 +249,10 @@ def _usage(
                 options[name] = datetime.fromisoformat(given[name])
         if given.get("known") is not None:
             options["known"] = {(model, system) for model, system in given["known"]}
+    pairs = sorted({(line.model, line.system) for line in lines})
     with (folder / "events.jsonl").open("rb") as events:
-        totals = aggregate(read_events(events), stated.period, contract.zone, **options)
+        batch = read_events(events)
+    totals, coverages = metered(batch, stated.period, contract.zone, pairs, **options)
     _same("usage totals", stated.to_json(), totals.to_json())
     usage = facts.usage
     for name in ("samples", "accepted", "duplicates", "conflicts", "late", "early", "rejected"):
@@ -234,7 +265,7 @@ def _usage(
     for name in ("start", "end"):
         _same(f"period {name}", _moment(getattr(facts.period, name)), getattr(totals.period, name))
     _same("period zone", facts.period.zone, totals.period.zone)
-    return totals
+    return totals, coverages
 
 
 def _line(
@@ -243,6 +274,7 @@ def _line(
     price_book: PriceBook,
     plan: MeasurementPlan,
     found: Recomputed,
+    gate: str,
 ) -> None:
     where = f"savings of {line.model} on {line.system}"
     _same(f"{where}: kept", line.kept, found.decision.kept)
@@ -266,6 +298,7 @@ def _line(
         evidence_digest=line.evidence_digest,
         kept=found.decision.kept,
         not_kept_reason="" if line.kept else line.reason.removeprefix("kernel not kept: "),
+        gate=gate,
         method_version=plan.method_version,
     )
     _same(where, line.to_json(), again.to_json())

@@ -91,9 +91,9 @@ def billing_statement(
 def billing_predicate(facts: ReportFacts, renderer: str) -> dict[str, Any]:
     """What the billing statement says of these facts."""
     printed = facts.to_json()
-    parts = ("document", "invoice", "period", "usage", "savings", "fee")
+    parts = ("document", "invoice", "period", "usage", "sufficiency", "savings", "fee")
     return {
-        **{part: printed[part] for part in parts},
+        **{part: printed[part] for part in parts if part in printed},
         "measurement_statement_sha256": facts.measurement_statement_sha256,
         "renderer": renderer,
     }

@@ -15,7 +15,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from metering.money import minor_unit
-from reports.facts import MeasurementFacts, Party, ReportFacts, SavingsFacts, SweepRow
+from reports.facts import (
+    DisqualificationFacts,
+    MeasurementFacts,
+    Party,
+    ReportFacts,
+    SavingsFacts,
+    SufficiencyFacts,
+    SweepRow,
+)
 
 MILLION = Decimal(1_000_000)
 _MONTHS = (
@@ -89,6 +97,7 @@ def view(facts: ReportFacts) -> dict[str, Any]:
         },
         "search": _search(measured),
         "usage": _usage(facts),
+        "sufficiency": [_sufficiency(item) for item in facts.sufficiency],
         "savings": _savings(facts.savings),
         "fee": {
             "contract": facts.fee.contract,
@@ -236,7 +245,7 @@ def _headline(facts: ReportFacts) -> dict[str, Any]:
             f"On {measured.system.name}, the optimised kernels worked through "
             f"{number(uplift.optimised_samples_per_second, 0)} samples a second; the fastest "
             f"correct stock stack reached {number(measured.baseline.samples_per_second, 0)}. "
-            f"With 95 % confidence the gain is at least {lower}. Only that bound is billed."
+            f"With 95 % confidence the gain is at least {lower}. {_billed(facts)}"
         )
     else:
         sentence = (
@@ -252,6 +261,12 @@ def _headline(facts: ReportFacts) -> dict[str, Any]:
         "fee": money(facts.fee.total, facts.fee.currency),
         "fee_note": f"{money(facts.fee.net, facts.fee.currency)} before tax",
     }
+
+
+def _billed(facts: ReportFacts) -> str:
+    if any(item.gate is not None for item in facts.sufficiency):
+        return "It is not billed: the evidence behind it is not sufficient."
+    return "Only that bound is billed."
 
 
 def _system(measured: MeasurementFacts) -> list[list[str]]:
@@ -340,6 +355,33 @@ def _usage(facts: ReportFacts) -> dict[str, Any]:
             ["rejected with a reason", number(usage.rejected)],
         ],
     }
+
+
+def _sufficiency(item: SufficiencyFacts) -> dict[str, Any]:
+    hours = f"{number(item.metered_hours)} of {number(item.period_hours)}"
+    return {
+        "line": f"{item.model} on {item.system}",
+        "evidence": f"{item.baseline_runs} valid baseline runs of {item.baseline_days} day(s); "
+        f"{hours} hours of the period metered; {item.conflicts} undecided conflict(s)",
+        "rules": [
+            {
+                "name": rule.name,
+                "description": rule.description,
+                "state": _rule_state(rule),
+                "override": None
+                if rule.override is None
+                else f"{rule.override.auditor}: {rule.override.reason}",
+            }
+            for rule in item.disqualifications
+        ],
+        "gated": item.gate is not None,
+    }
+
+
+def _rule_state(rule: DisqualificationFacts) -> str:
+    if rule.override is not None:
+        return "overridden"
+    return "blocks" if rule.blocks else "flagged"
 
 
 def _savings(savings: SavingsFacts) -> dict[str, Any]:

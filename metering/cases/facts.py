@@ -180,7 +180,7 @@ class Backing:
             ),
             conflicts=fields.integer("conflicts") if fields.has("conflicts") else 0,
             overrides=tuple(
-                _override(item, f"{where}.overrides[{index}]")
+                Override.from_json(item, f"{where}.overrides[{index}]")
                 for index, item in enumerate(
                     fields.items("overrides") if fields.has("overrides") else ()
                 )
@@ -192,13 +192,6 @@ class Backing:
 
 def _day(text: str, where: str) -> date:
     return Fields({"day": text}, where).day("day")
-
-
-def _override(value: object, where: str) -> Override:
-    fields = Fields(value, where)
-    override = Override(*(fields.text(name) for name in ("name", "auditor", "reason")))
-    fields.finish()
-    return override
 
 
 def _df(fields: Fields) -> int | None:

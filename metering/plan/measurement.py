@@ -32,7 +32,7 @@ __all__ = ["METHOD_VERSION", "V1", "V2", "MeasurementPlan", "Seeds", "SweepSpace
 
 V1, V2 = "ignition.plan.v1", "ignition.plan.v2"
 
-METHOD_VERSION = "ignition-method-2"
+METHOD_VERSION = "ignition-method-3"
 """Names the formulas of this release. Changing any formula changes this name."""
 
 Option = Literal["A", "B", "C", "D"]

@@ -1,7 +1,7 @@
 """One savings line: what a month's volume of one model on one system saved.
 
 In: metered volume, the frozen baseline's rate and the uplift (decimal text from the evidence),
-cores, the price book, and whether the kernel was kept.
+cores, the price book, whether the kernel was kept and whether the evidence is sufficient.
 Out: a frozen line with counterfactual, point, bound, billable amount and the reason when
 nothing bills.
 Never here: a float. A measured rate is read from its text once; the same text gives the same
@@ -53,6 +53,7 @@ class SavingsLine:
     `point` and `bound` are signed; `billable` is what a contract that bills on the bound may
     count; `standard_error` is the normal-equivalent (point - bound) / 1.644854. Costs per
     million samples: before on the baseline, after at the point estimate and at the bound.
+    `gate`: why nothing of what was measured may bill (evidence that is not sufficient), or "".
     """
 
     model: str
@@ -81,6 +82,7 @@ class SavingsLine:
     method_version: str
     evidence_digest: str
     segment: str = ""
+    gate: str = ""
 
     @property
     def digest(self) -> str:
@@ -107,6 +109,8 @@ class SavingsLine:
             "reason": self.reason,
             "method_version": self.method_version,
             "evidence_digest": self.evidence_digest,
+            # Written only where there is one: the digest of a line from before gates stays.
+            **({"gate": self.gate} if self.gate else {}),
         }
 
     @classmethod
@@ -129,13 +133,14 @@ class SavingsLine:
             reason=str(fields.any("reason")),
             method_version=fields.text("method_version"),
             evidence_digest=fields.text("evidence_digest"),
+            gate=fields.optional_text("gate") or "",
             **{name: fields.decimal(name) for name in _AMOUNTS},
         )
         fields.finish()
         return line
 
     def to_verified(self) -> VerifiedLine:
-        """The line as `fee` takes it: gated when the kernel was not kept."""
+        """The line as `fee` takes it: gated when the kernel was not kept or evidence is short."""
         return VerifiedLine(
             model=self.model,
             system=self.system,
@@ -143,7 +148,7 @@ class SavingsLine:
             point=self.point,
             bound=self.bound,
             counterfactual=self.counterfactual,
-            gate=None if self.kept else self.reason,
+            gate=(self.gate or None) if self.kept else self.reason,
             baseline_id=self.baseline_id,
             uplift_id=self.uplift_id,
             volume=self.volume,
@@ -183,12 +188,14 @@ def savings_line(
     kept: bool = True,
     not_kept_reason: str = "",
     segment: str = "",
+    gate: str = "",
     method_version: str = METHOD_VERSION,
 ) -> SavingsLine:
     """Savings of `volume` accepted samples in `period`. Uplifts are ratios minus one.
 
     A kernel that was not kept saves nothing: point, bound and billable are zero and `reason`
-    carries `not_kept_reason`. `cores` is what both arms may use (the plan's cores).
+    carries `not_kept_reason`. With a `gate` the line says what was measured and bills nothing.
+    `cores` is what both arms may use (the plan's cores).
     """
     _check_counts(volume, cores, kept, not_kept_reason, period, price_book)
     rate = parse_decimal(baseline_samples_per_second, "baseline_samples_per_second")
@@ -206,7 +213,7 @@ def savings_line(
         after, after_bound = before / (1 + uplift), before / (1 + lower)
         point = carried(counterfactual * uplift / (1 + uplift)) if kept else Decimal(0)
         bound = carried(counterfactual * lower / (1 + lower)) if kept else Decimal(0)
-        billable = min(max(Decimal(0), bound), counterfactual)
+        billable = Decimal(0) if gate else min(max(Decimal(0), bound), counterfactual)
         error = carried((point - bound) / Z_95)
     return SavingsLine(
         model=model,
@@ -231,10 +238,11 @@ def savings_line(
         cost_per_million_after=_significant(after if kept else before),
         cost_per_million_after_bound=_significant(after_bound if kept else before),
         kept=kept,
-        reason=_reason(volume, lower, kept, not_kept_reason),
+        reason=_reason(volume, lower, kept, not_kept_reason, gate),
         method_version=method_version,
         evidence_digest=evidence_digest,
         segment=segment,
+        gate=gate,
     )
 
 
@@ -272,9 +280,11 @@ def _check_counts(
         )  # fmt: skip
 
 
-def _reason(volume: int, lower: Decimal, kept: bool, why: str) -> str:
+def _reason(volume: int, lower: Decimal, kept: bool, why: str, gate: str) -> str:
     if not kept:
         return f"kernel not kept: {why}"
+    if gate:
+        return gate
     if volume == 0:
         return "no accepted volume in the period"
     if lower <= 0:

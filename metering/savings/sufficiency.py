@@ -1,7 +1,7 @@
 """Sufficiency: whether there is enough evidence to bill on, rule by rule.
 
-In: what was measured and metered. Out: disqualifications (nothing bills), flags (a person looks),
-and the auditor's named overrides.
+In: what was measured and metered, and the method that was signed. Out: disqualifications (nothing
+bills), flags (a person looks), the auditor's named overrides, all of it as one frozen record.
 Never here: a rule that is switched off in silence: an override names the auditor and the reason,
 and is printed. Missing is not zero, and a host that stopped reporting saved nothing.
 """
@@ -14,15 +14,30 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from metering.decimals import exact, to_text
+from metering.contract import Contract
+from metering.decimals import exact, parse_decimal, to_text
+from metering.fields import Fields
 from metering.refusal import Refusal
+from metering.usage import Coverage
 
-__all__ = ["Disqualification", "Evidence", "Override", "Verdict", "examine", "settle"]
+__all__ = [
+    "Disqualification",
+    "Evidence",
+    "Override",
+    "Sufficiency",
+    "Verdict",
+    "demands_sufficiency",
+    "evidence_of",
+    "examine",
+    "settle",
+]
 
 LEAST_RUNS = 5
 LEAST_DAYS = 3
 LEAST_HOURS = Decimal("0.90")
 FAR_OUT = 3
+# What was signed before the rules were part of the method is judged without them.
+_WITHOUT = frozenset({"ignition-method-1", "ignition-method-2"})
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,42 @@ class Evidence:
     zones: tuple[str, str] = ("", "")
     partial_period: bool = False
 
+    def to_json(self) -> dict[str, object]:
+        """JSON object, ready for `canonical.dumps`."""
+        return {
+            "run_days": [day.isoformat() for day in self.run_days],
+            "period_hours": to_text(self.period_hours),
+            "metered_hours": to_text(self.metered_hours),
+            "volumes": [to_text(volume) for volume in self.volumes],
+            "conflicts": self.conflicts,
+            "zones": list(self.zones),
+            "partial_period": self.partial_period,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Evidence:
+        """Inverse of `to_json`."""
+        fields = Fields(value, "evidence")
+        zones = fields.texts("zones")
+        if len(zones) != 2:
+            raise Refusal("evidence.zones", list(zones), "two: the contract's and the meter's")
+        evidence = cls(
+            run_days=tuple(
+                Fields({"day": day}, "evidence.run_days").day("day")
+                for day in fields.texts("run_days")
+            ),
+            period_hours=fields.decimal("period_hours"),
+            metered_hours=fields.decimal("metered_hours"),
+            volumes=tuple(
+                parse_decimal(volume, "evidence.volumes") for volume in fields.texts("volumes")
+            ),
+            conflicts=fields.integer("conflicts"),
+            zones=(zones[0], zones[1]),
+            partial_period=fields.boolean("partial_period"),
+        )
+        fields.finish()
+        return evidence
+
 
 @dataclass(frozen=True)
 class Disqualification:
@@ -49,6 +100,10 @@ class Disqualification:
     name: str
     description: str
     blocks: bool = True
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object."""
+        return {"name": self.name, "description": self.description, "blocks": self.blocks}
 
 
 @dataclass(frozen=True)
@@ -64,13 +119,121 @@ class Override:
             if not getattr(self, field).strip():
                 raise Refusal(f"override.{field}", "nothing", "a named auditor and a reason")
 
+    @classmethod
+    def by(cls, person: str, contract: Contract, *, name: str, reason: str) -> Override:
+        """An override that `person` states for the auditor the contract names."""
+        return cls(name, f"{person}, {contract.auditor}", reason)
+
+    def is_by(self, auditor: str) -> bool:
+        """Whether the one who stated it speaks for `auditor`."""
+        return self.auditor.endswith(f", {auditor}")
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object."""
+        return {"name": self.name, "auditor": self.auditor, "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, value: object, where: str = "override") -> Override:
+        """Inverse of `to_json`."""
+        fields = Fields(value, where)
+        override = cls(*(fields.text(name) for name in ("name", "auditor", "reason")))
+        fields.finish()
+        return override
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """`gate` is why nothing bills, or None. `printed` is what a report says either way."""
+    """`gate` is why nothing bills, or None. `printed` is what a report says either way.
+
+    `noted` are those lines of `printed` that do not block: overridden ones and flags.
+    """
 
     gate: str | None
     printed: tuple[str, ...]
+    noted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sufficiency:
+    """One model on one system in one period, examined: the evidence and the auditor's overrides.
+
+    Everything else follows from these two, so a reader who counts the evidence again comes to
+    the same gate. An override of a rule that holds is refused, and so is a rule named twice.
+    """
+
+    model: str
+    system: str
+    evidence: Evidence
+    overrides: tuple[Override, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [override.name for override in self.overrides]
+        if len(names) != len(set(names)):
+            raise Refusal("overrides", ", ".join(names), "each rule once")
+        settle(self.disqualifications, self.overrides)
+
+    @property
+    def disqualifications(self) -> tuple[Disqualification, ...]:
+        """Every rule that does not hold, blocking ones first."""
+        return examine(self.evidence)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Gate and printed lines."""
+        return settle(self.disqualifications, self.overrides)
+
+    def to_json(self) -> dict[str, object]:
+        """JSON object, ready for `canonical.dumps`."""
+        return {
+            "model": self.model,
+            "system": self.system,
+            "evidence": self.evidence.to_json(),
+            "disqualifications": [item.to_json() for item in self.disqualifications],
+            "overrides": [override.to_json() for override in self.overrides],
+            "gate": self.verdict.gate,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Sufficiency:
+        """Inverse of `to_json`; refuses rules or a gate that the evidence does not lead to."""
+        fields = Fields(value, "sufficiency")
+        found = cls(
+            model=fields.text("model"),
+            system=fields.text("system"),
+            evidence=Evidence.from_json(fields.any("evidence")),
+            overrides=tuple(Override.from_json(item) for item in fields.items("overrides")),
+        )
+        stated = {name: fields.any(name) for name in ("disqualifications", "gate")}
+        fields.finish()
+        led_to = found.to_json()
+        for name, given in stated.items():
+            if given != led_to[name]:
+                raise Refusal(f"sufficiency.{name}", given, f"{led_to[name]}, from its evidence")
+        return found
+
+
+def demands_sufficiency(method_version: str) -> bool:
+    """Whether the method both sides signed lets these rules decide: all but the first two."""
+    return method_version not in _WITHOUT
+
+
+def evidence_of(
+    coverage: Coverage, run_days: Sequence[date], *, contract: Contract, meter_zone: str
+) -> Evidence:
+    """What stands behind the model and system that `coverage` is of, in its period.
+
+    `run_days` as `loadgen.days` gives them; volumes are those of the local days with usage. A
+    period that began before the contract did is a part of one.
+    """
+    return Evidence(
+        run_days=tuple(run_days),
+        period_hours=coverage.period.hours,
+        metered_hours=coverage.hours,
+        volumes=tuple(Decimal(samples) for samples in coverage.by_day.values()),
+        conflicts=coverage.conflicts,
+        zones=(contract.zone, meter_zone),
+        partial_period=contract.valid_from > coverage.period.start,
+    )
 
 
 def examine(evidence: Evidence) -> tuple[Disqualification, ...]:
@@ -86,12 +249,16 @@ def _runs(evidence: Evidence) -> list[Disqualification]:
     runs, days = len(evidence.run_days), len(set(evidence.run_days))
     found = []
     if runs < LEAST_RUNS:
-        text = f"{runs} valid baseline runs, {LEAST_RUNS} needed"
+        text = f"{_count(runs, 'valid baseline run')}, {LEAST_RUNS} needed"
         found.append(Disqualification("sufficiency.baseline.runs", text))
     if days < LEAST_DAYS:
-        text = f"baseline runs of {days} days, {LEAST_DAYS} needed"
+        text = f"baseline runs of {_count(days, 'day')}, {LEAST_DAYS} needed"
         found.append(Disqualification("sufficiency.baseline.days", text))
     return found
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _hours(evidence: Evidence) -> list[Disqualification]:
@@ -124,7 +291,7 @@ def _volumes(evidence: Evidence) -> list[Disqualification]:
         limit = middle + FAR_OUT * (third - first)
         far = sum(volume > limit for volume in volumes)
         if far:
-            text = f"{far} volumes above median + {FAR_OUT} x IQR = {to_text(limit)}"
+            text = f"{_count(far, 'volume')} above median + {FAR_OUT} x IQR = {to_text(limit)}"
             found.append(Disqualification("data.volume.extreme", text, blocks=False))
     return found
 
@@ -132,7 +299,7 @@ def _volumes(evidence: Evidence) -> list[Disqualification]:
 def _rest(evidence: Evidence) -> list[Disqualification]:
     found = []
     if evidence.conflicts:
-        text = f"{evidence.conflicts} events came twice with different content"
+        text = f"{_count(evidence.conflicts, 'event')} came twice with different content"
         found.append(Disqualification("data.usage.conflict", text))
     contract, meter = evidence.zones
     if contract != meter:
@@ -154,13 +321,15 @@ def settle(
     unknown = sorted(set(by_name) - names)
     if unknown:
         raise Refusal("overrides", unknown[0], "a disqualification of this line")
-    blocking, printed = [], []
+    blocking: list[str] = []
+    printed: list[str] = []
+    noted: list[str] = []
     for item in disqualifications:
         override = by_name.get(item.name)
         line = f"{item.name}: {item.description}"
         if override is not None:
             line += f"; overridden by {override.auditor}: {override.reason}"
-        elif item.blocks:
-            blocking.append(line)
+        blocks = item.blocks and override is None
+        (blocking if blocks else noted).append(line)
         printed.append(line)
-    return Verdict("; ".join(blocking) or None, tuple(printed))
+    return Verdict("; ".join(blocking) or None, tuple(printed), tuple(noted))

@@ -8,15 +8,18 @@ change a volume; a period is half-open in the contract's zone; nothing is droppe
 Never here: a clock (receive times come with the events), a guess at a missing field, a clamp.
 """
 
-from metering.usage.aggregate import aggregate
+from metering.usage.aggregate import CLOCK_TOLERANCE, aggregate, metered
 from metering.usage.batch import EventBatch, read_events
+from metering.usage.coverage import Coverage
 from metering.usage.events import EVENT_TYPE, Refused, UsageEvent
 from metering.usage.generate import TrafficShare, generate_month
 from metering.usage.table import read_csv
 from metering.usage.totals import UsageIncident, UsageTotals, Volume
 
 __all__ = [
+    "CLOCK_TOLERANCE",
     "EVENT_TYPE",
+    "Coverage",
     "EventBatch",
     "Refused",
     "TrafficShare",
@@ -26,6 +29,7 @@ __all__ = [
     "Volume",
     "aggregate",
     "generate_month",
+    "metered",
     "read_csv",
     "read_events",
 ]

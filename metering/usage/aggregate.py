@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -26,11 +26,12 @@ from metering.fields import instant_text
 from metering.plan import Period
 from metering.refusal import Refusal
 from metering.usage.batch import NO_TIME, Columns, EventBatch, microseconds
+from metering.usage.coverage import Coverage, cover
 from metering.usage.events import UsageEvent
 from metering.usage.settle import settle
 from metering.usage.totals import FATES, UsageIncident, UsageTotals, Volume
 
-__all__ = ["CLOCK_TOLERANCE", "FATES", "aggregate"]
+__all__ = ["CLOCK_TOLERANCE", "FATES", "aggregate", "metered"]
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 _ACCEPTED, _DUPLICATE, _CONFLICT, _EARLY, _LATE, _LATER, _FUTURE = range(7)
@@ -57,6 +58,23 @@ def aggregate(
     key of events counted in earlier calls (they are duplicates or conflicts here). `not_before`:
     the contract's start. `cutoff`: events received after it become corrections.
     """
+    return metered(
+        batch, period, zone, known=known, stored=stored, not_before=not_before, cutoff=cutoff
+    )[0]
+
+
+def metered(
+    batch: EventBatch,
+    period: Period,
+    zone: str,
+    pairs: Sequence[tuple[str, str]] = (),
+    *,
+    known: Collection[tuple[str, str]] | None = None,
+    stored: Mapping[tuple[str, str], str] | None = None,
+    not_before: datetime | None = None,
+    cutoff: datetime | None = None,
+) -> tuple[UsageTotals, tuple[Coverage, ...]]:
+    """Totals as `aggregate` makes them, and how much of the period each of `pairs` covers."""
     if period.zone != zone:
         raise Refusal("zone", zone, period.zone, "cut the period in the contract's zone")
     columns = batch.columns
@@ -82,7 +100,7 @@ def aggregate(
         )  # fmt: skip
     volumes = _volumes(columns, accepted)
     arrived = accepted & (columns.received != NO_TIME)
-    return UsageTotals(
+    totals = UsageTotals(
         period=period,
         rows=batch.rows,
         counts={fate: counts[fate] for fate in FATES},
@@ -95,6 +113,8 @@ def aggregate(
         input_sha256=batch.sha256,
         content_sha256=_content_digest(columns.contents, accepted),
     )
+    torn = fates == _CONFLICT
+    return totals, tuple(cover(columns, pair, period, accepted, torn) for pair in pairs)
 
 
 def _fates(

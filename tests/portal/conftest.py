@@ -7,7 +7,7 @@ another organisation and must meet 404 everywhere.
 
 import base64
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -50,6 +50,7 @@ from reports import pkcs8
 from reports.canonical import canonical_json
 from reports.envelope import add, sign
 from reports.keys import key_id, public_pem
+from tests.portal.web_evidence import run
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,16 @@ def mix(cast: Cast, home: Path) -> ModelMix:
 
 
 @pytest.fixture
-def draft(cast: Cast, system: System, mix: ModelMix) -> ContractVersion:
+def method_version() -> str:
+    """The last method without rules of sufficiency: a handful of events stands behind these rows.
+
+    test_billing_sufficiency.py takes the present one, with logs and hours behind it.
+    """
+    return "ignition-method-2"
+
+
+@pytest.fixture
+def draft(cast: Cast, system: System, mix: ModelMix, method_version: str) -> ContractVersion:
     """A contract version with its plan that nobody has signed yet."""
     book = price_book_publish(
         actor=cast.owner,
@@ -221,6 +231,7 @@ def draft(cast: Cast, system: System, mix: ModelMix) -> ContractVersion:
     plan = short_run_plan(
         "P-1", cores=(0, 1), zone="Europe/Berlin", seeds=Seeds(1, 2, 3, 4), pairs=6
     )
+    plan = replace(plan, method_version=method_version)
     return contract_draft(
         actor=cast.owner,
         organisation=cast.organisation,
@@ -269,12 +280,26 @@ def not_kept_reason() -> str:
 
 
 @pytest.fixture
-def measured(cast: Cast, agreed: ContractVersion, home: Path, not_kept_reason: str) -> Measurement:
+def baseline_runs() -> dict[str, str]:
+    """What the logs of the baseline's runs say of their time, by run id; tests override this."""
+    return {}
+
+
+@pytest.fixture
+def measured(
+    cast: Cast,
+    agreed: ContractVersion,
+    home: Path,
+    not_kept_reason: str,
+    baseline_runs: dict[str, str],
+) -> Measurement:
     """Rows of a finished measurement: a 25 % uplift with a lower bound of 20 %."""
     evidence = home / "evidence" / "m1"
     (evidence / "baseline").mkdir(parents=True)
     document = evidence / "baseline" / "baseline.json"
     document.write_text('{"stack": "onnxruntime"}')
+    for run_id, moment in baseline_runs.items():
+        run(evidence / "baseline", run_id, 400.0, moment)
     baseline = baseline_freeze(
         actor=cast.platform,
         contract_version=agreed,
@@ -286,7 +311,11 @@ def measured(cast: Cast, agreed: ContractVersion, home: Path, not_kept_reason: s
             batch=1,
             samples_per_second=Decimal("400"),
             frozen_at=datetime(2026, 10, 1, tzinfo=UTC),
-            document={"stack": "onnxruntime", "samples_per_second": "400"},
+            document={
+                "stack": "onnxruntime",
+                "samples_per_second": "400",
+                "runs": list(baseline_runs),
+            },
         ),
         document_file=document,
         evidence=evidence,

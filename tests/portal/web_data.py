@@ -28,6 +28,7 @@ from portal.accounts.access import Platform
 from portal.accounts.models import Membership, Organisation
 from portal.accounts.services import member_add, organisation_create
 from portal.audits.models import Review
+from portal.audits.overrides import override_state
 from portal.audits.services import (
     auditor_key_register,
     finding_raise,
@@ -35,8 +36,9 @@ from portal.audits.services import (
     review_open,
 )
 from portal.billing.corrections import dispute_open, dispute_release
-from portal.billing.models import Invoice
+from portal.billing.models import BillingPeriod, Invoice
 from portal.billing.services import export_write, invoice_issue, period_open, savings_compute
+from portal.billing.sufficiency import preview
 from portal.billing.usage import usage_ingest
 from portal.contracts.agreement import signed_bytes
 from portal.contracts.models import ContractVersion
@@ -104,6 +106,7 @@ class Stage:
     invoice: Invoice
     report: Report
     job: Job
+    open_period: BillingPeriod
 
     @property
     def organisation(self) -> Organisation:
@@ -169,6 +172,9 @@ def build(home: Path) -> Stage:
         invoice=invoice,
         report=_report(home, platform, invoice),
         job=_jobs(owner),
+        open_period=period_open(
+            actor=people["finance"], contract_version=versions[1], label="2026-09"
+        ),
         **people,
     )
 
@@ -343,6 +349,11 @@ def _bill(home: Path, people: dict[str, Membership], measurement: Measurement) -
     period = period_open(
         actor=finance, contract_version=measurement.contract_version, label="2026-09"
     )
+    for item in preview(period, measurement).disqualifications:
+        override_state(
+            actor=people["auditor"], period=period, measurement=measurement, rule=item.name,
+            reason="A pilot: both parties agreed to bill what one day of runs and reports show.",
+        )  # fmt: skip
     savings = savings_compute(actor=finance, period=period, measurement=measurement)
     invoice = invoice_issue(
         actor=finance, savings=savings, issued_at=datetime(2026, 10, 2, 8, 15, tzinfo=UTC)

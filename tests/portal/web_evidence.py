@@ -32,11 +32,12 @@ def machine(mark: str, l3_mebibytes: int) -> Machine:
     )  # fmt: skip
 
 
-def run(folder: Path, run_id: str, rate: float) -> None:
-    """A run's files in the shape LoadGen leaves them."""
+def run(folder: Path, run_id: str, rate: float, at: str = "2026-08-03T09:20:12Z") -> None:
+    """A run's files in the shape LoadGen leaves them; `at` is what its log says of the time."""
     values = {
         "loadgen_version": "5.1.3 @ 0123456789", "effective_scenario": "Offline",
-        "effective_min_duration_ms": 2000, "result_validity": "VALID",
+        "test_datetime": at, "effective_min_duration_ms": 2000,
+        "result_validity": "VALID",
         "result_samples_per_second": rate, "result_query_count": 1, "num_errors": 0,
         "num_warnings": 0,
     }  # fmt: skip
@@ -45,7 +46,7 @@ def run(folder: Path, run_id: str, rate: float) -> None:
         for key, value in values.items()
     ]
     result = {"run_id": run_id, "state": "VALID", "samples_per_second": str(rate),
-              "started_at": "2026-08-03T09:20:11Z"}  # fmt: skip
+              "started_at": at}  # fmt: skip
     base = folder / "runs" / run_id
     workspace.write(base / "mlperf_log_detail.txt", ("\n".join(lines) + "\n").encode())
     workspace.write(base / "result.json", json.dumps(result).encode())

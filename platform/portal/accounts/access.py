@@ -71,6 +71,7 @@ MAY: Mapping[str, frozenset[str]] = {
     "auditor_key.register": frozenset({Role.AUDITOR}),
     "review.decide": frozenset({Role.AUDITOR}),
     "finding.raise": frozenset({Role.AUDITOR}),
+    "sufficiency.override": frozenset({Role.AUDITOR}),
     "usage.ingest": frozenset({Role.CUSTOMER}),
     "savings.verify": frozenset({Role.AUDITOR}),
     "invoice.issue": frozenset({Role.FINANCE}),

@@ -1,10 +1,10 @@
-"""Auditors' registered public keys, reviews of measurements, findings. No private key, ever."""
+"""Auditors' public keys, reviews, findings, overrides of sufficiency. No private key, ever."""
 
 from django.conf import settings
 from django.db import models
 
 from portal.accounts.models import Organisation
-from portal.records import Record
+from portal.records import Issued, Record
 from portal.runs.models import Measurement
 
 
@@ -100,3 +100,41 @@ class Finding(Record):
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.text[:60]}"
+
+
+class SufficiencyOverride(Issued):
+    """An auditor's decision to bill a period in spite of one rule of sufficiency, once stated.
+
+    It is stated after the period has ended and before its savings are computed. `found` is what
+    was found then; the savings are examined anew, and take an override only where the rule still
+    does not hold.
+    """
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="sufficiency_overrides"
+    )
+    period = models.ForeignKey(
+        "billing.BillingPeriod", on_delete=models.PROTECT, related_name="sufficiency_overrides"
+    )
+    measurement = models.ForeignKey(
+        Measurement, on_delete=models.PROTECT, related_name="sufficiency_overrides"
+    )
+    rule = models.CharField(max_length=64, help_text="metering.savings.Disqualification's name")
+    found = models.CharField(max_length=300, help_text="what was found, with figures")
+    auditor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
+    )
+    stated_by = models.CharField(max_length=300, help_text="the name that is printed")
+    reason = models.CharField(max_length=500)
+
+    class Meta:
+        ordering = ("created_at", "rule")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("period", "measurement", "rule"), name="one_override_per_rule"
+            ),
+            models.CheckConstraint(condition=~models.Q(reason=""), name="override_has_reason"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.rule} in {self.period_id}: {self.reason[:60]}"

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from metering.contract import Contract, FeeBreakdown, LedgerState, VerifiedSavings, fee
 from metering.decimals import exact, to_text
-from metering.savings import SavingsLine, option_gate, verified_savings
+from metering.savings import SavingsLine, Sufficiency, option_gate, verified_savings
 from portal.accounts.access import Actor, require
 from portal.audits.models import Review
 from portal.billing.models import BillingPeriod, Correction, SavingsRecord, SearchCost
@@ -103,7 +103,8 @@ def savings_verify(
     """Freeze a period's savings as the auditor states them: several models, or stated amounts.
 
     `standard_error` is that of their sum, kept beside them where it is known. Only the auditor
-    may, on evidence of an approved measurement of the contract; once a period.
+    may, on evidence of an approved measurement of the contract; once a period. They are the
+    auditor's own word on what was saved, so no rule of sufficiency is put before it.
     """
     require(actor, "savings.verify", period.organisation)
     BillingPeriod.objects.select_for_update(no_key=True).get(pk=period.pk)
@@ -184,6 +185,11 @@ def check_verified(
     stated = verified.period
     if (stated.label, stated.start, stated.end) != (period.label, period.starts_at, period.ends_at):
         raise BillingError(f"verified.period: got {stated.label}; wanted {period.label}")
+
+
+def frozen_sufficiency(savings: SavingsRecord) -> tuple[Sufficiency, ...]:
+    """What was examined when savings were computed; nothing for stated ones and older methods."""
+    return tuple(Sufficiency.from_json(item) for item in savings.document.get("sufficiency", ()))
 
 
 def frozen_savings(savings: SavingsRecord) -> VerifiedSavings:

@@ -20,7 +20,7 @@ from metering.ledger import build_invoice
 from metering.ledger import journal as journal_of
 from metering.plan import MeasurementPlan, Period
 from metering.plan import PriceBook as PriceBookDocument
-from metering.savings import savings_line, verified_savings
+from metering.savings import Sufficiency, savings_line, verified_savings
 from portal.accounts.access import Actor, require
 from portal.billing.models import (
     BillingPeriod,
@@ -35,11 +35,19 @@ from portal.billing.savings import (
     BillingError,
     contract_version_of,
     frozen_breakdown,
+    frozen_sufficiency,
     require_approved,
     require_billable,
     state_before,
 )
-from portal.billing.usage import period_lines, period_totals
+from portal.billing.sufficiency import (
+    examine_coverage,
+    is_examined,
+    overrides_of,
+    pair_of,
+    with_overrides,
+)
+from portal.billing.usage import period_lines, period_metered
 from portal.contracts.models import ContractVersion
 from portal.documents.services import file_store
 from portal.events.services import event_record
@@ -99,7 +107,11 @@ def _anchored(anchor: date, label: str, zone: str) -> Period:
 def savings_compute(
     *, actor: Actor, period: BillingPeriod, measurement: Measurement
 ) -> SavingsRecord:
-    """Compute and freeze a period's savings and fee on an approved measurement, once."""
+    """Compute and freeze a period's savings and fee on an approved measurement, once.
+
+    Under a method that demands it sufficiency decides: a rule that does not hold gates the line,
+    which then bills 0 and says why, unless the auditor has overridden it before.
+    """
     require(actor, "invoice.issue", period.organisation)
     BillingPeriod.objects.select_for_update(no_key=True).get(pk=period.pk)
     found = SavingsRecord.objects.filter(period=period).first()
@@ -119,8 +131,12 @@ def savings_compute(
     book_measured_search(actor=actor, measurement=measurement)
     contract = Contract.from_json(version.contract)
     plan = MeasurementPlan.from_json(version.plan)
-    totals = period_totals(period, period_lines(period))
-    model, system = version.mix.model.name, version.system.name
+    model, system = pair_of(version)
+    totals, (coverage,) = period_metered(period, period_lines(period), [(model, system)])
+    examined: tuple[Sufficiency, ...] = ()
+    if is_examined(version):
+        found = examine_coverage(measurement, coverage)
+        examined = (with_overrides(found, overrides_of(period, measurement)),)
     line = savings_line(
         model=model,
         system=system,
@@ -136,13 +152,14 @@ def savings_compute(
         evidence_digest=measurement.evidence_sha256,
         kept=measurement.kept,
         not_kept_reason=measurement.reason,
+        gate="; ".join(filter(None, (item.verdict.gate for item in examined))),
         method_version=plan.method_version,
     )
     verified = verified_savings([line], evidence_digest=measurement.evidence_sha256)
     before = state_before(period)
     breakdown = fee(contract, before, verified)
     # The very bytes that the evidence carries and that a verifier recounts.
-    data = savings_document([line], before, breakdown)
+    data = savings_document([line], before, breakdown, examined)
     record = SavingsRecord(
         organisation=period.organisation,
         period=period,
@@ -154,7 +171,7 @@ def savings_compute(
         billable=line.billable,
         fee=breakdown.fee,
         kept=line.kept,
-        reason=line.reason,
+        reason=line.reason[:300],
         usage=totals.to_json(),
         document=json.loads(data),
         sha256=sha256_bytes(data),
@@ -171,6 +188,7 @@ def savings_compute(
             "fee": str(breakdown.fee),
             "currency": record.currency,
             "reason": record.reason,
+            "overridden": [over.name for item in examined for over in item.overrides],
         },
     )
     return record
@@ -202,6 +220,7 @@ def invoice_issue(
     contract = Contract.from_json(version.contract)
     moment = (issued_at or timezone.now()).astimezone(UTC).replace(microsecond=0)
     breakdown = frozen_breakdown(savings, contract)
+    noted = [line for item in frozen_sufficiency(savings) for line in item.verdict.noted]
     number = counter.next_number()
     document = build_invoice(
         breakdown,
@@ -210,7 +229,7 @@ def invoice_issue(
         number=number,
         series=SERIES,
         issued_at=moment,
-        notes=notes,
+        notes=[*noted, *notes],
     )
     invoice = document_store(savings=savings, document=document, counter=counter)
     event_record(

@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from metering.contract import Contract
 from metering.fields import instant_text
 from metering.plan import Period
-from metering.usage import EventBatch, UsageTotals, aggregate, read_events
+from metering.usage import Coverage, EventBatch, UsageTotals, metered, read_events
 from metering.usage import UsageEvent as ReadEvent
 from portal.accounts.access import Actor, require
 from portal.accounts.models import Organisation
@@ -241,13 +241,26 @@ def period_lines(period: BillingPeriod) -> Iterator[str]:
         yield line
 
 
+def period_of(period: BillingPeriod) -> Period:
+    """A stored period as the engine's own."""
+    return Period(period.label, period.zone, period.starts_at, period.ends_at)
+
+
 def period_totals(period: BillingPeriod, lines: Iterable[str]) -> UsageTotals:
     """The engine's totals of a period's lines, under the period's contract."""
+    return period_metered(period, lines, ())[0]
+
+
+def period_metered(
+    period: BillingPeriod, lines: Iterable[str], pairs: Sequence[tuple[str, str]]
+) -> tuple[UsageTotals, tuple[Coverage, ...]]:
+    """Totals of a period's lines, and how much of it each (model, system) of `pairs` covers."""
     contract = Contract.from_json(period.contract_version.contract)
-    return aggregate(
+    return metered(
         read_events(lines),
-        Period.month(period.label, period.zone),
+        period_of(period),
         period.zone,
+        pairs,
         known={(period.contract_version.mix.model.name, period.contract_version.system.name)},
         not_before=contract.valid_from,
     )

@@ -25,7 +25,10 @@ from metering.plan import MeasurementPlan, Period, PriceBook, Seeds, short_run_p
 from metering.stacks import discover_stock
 from metering.usage import TrafficShare, generate_month, read_events
 from portal.accounts.models import Organisation
+from portal.audits.models import SufficiencyOverride
+from portal.audits.overrides import override_state
 from portal.billing.models import BillingPeriod, Invoice, UsageBatch
+from portal.billing.sufficiency import is_examined, preview
 from portal.billing.usage import usage_ingest
 from portal.contracts.models import ContractVersion
 from portal.contracts.services import contract_draft
@@ -38,7 +41,7 @@ from portal.registry.services import (
     price_book_publish,
     system_register,
 )
-from portal.runs.models import Job
+from portal.runs.models import Job, Measurement
 from portal.runs.requests import SEAL
 from portal.workspace import home
 
@@ -55,6 +58,12 @@ SENTENCES = 2560
 SAMPLES_PER_MONTH = 24_000_000_000
 # Past months that can be billed one by one, one with each run of the demonstration.
 FIRST_MONTH_BACK = 12
+# What a pilot of one sitting cannot have; that its usage covers the hours it must show itself.
+PILOT_LACKS = ("sufficiency.baseline.runs", "sufficiency.baseline.days")
+PILOT_REASON = (
+    "Short-run pilot: the baseline was measured in one sitting with shorter runs than a full"
+    " measurement needs; both parties know this and agreed to bill the demonstration on it."
+)
 NOTE = "Demonstration: usage was generated from the model mix, for months before the measurement."
 
 
@@ -275,3 +284,22 @@ def meter(cast: Cast, version: ContractVersion, month: Period) -> UsageBatch:
         actor=cast.customer, organisation=cast.organisation, lines=lines, via="file"
     )
     return batch
+
+
+def override_pilot(
+    cast: Cast, period: BillingPeriod, measured: Measurement
+) -> list[SufficiencyOverride]:
+    """The auditor's overrides of what a pilot lacks, stated once; never of any other rule."""
+    if not is_examined(measured.contract_version):
+        return []
+    return [
+        override_state(
+            actor=cast.auditor,
+            period=period,
+            measurement=measured,
+            rule=item.name,
+            reason=PILOT_REASON,
+        )
+        for item in preview(period, measured).disqualifications
+        if item.name in PILOT_LACKS
+    ]

@@ -92,6 +92,8 @@ def run(options: Options, terminal: Terminal) -> int:
     with terminal.step(7, f"Meter {month.label}: usage, savings, fee, invoice, journal"):
         batch = scenario.meter(cast, version, month)
         period = period_open(actor=cast.finance, contract_version=version, label=month.label)
+        for stated in scenario.override_pilot(cast, period, measured):
+            terminal.hear(f"{stated.rule}: {stated.found}; overridden by {stated.stated_by}")
         invoice = _bill(cast, period, measured, terminal)
         terminal.hear(
             f"{batch.lines} events ({batch.duplicates} duplicates),"

@@ -14,6 +14,7 @@ from metering.money import quantize
 from metering.savings import SavingsLine
 from portal.billing.exports import FILE_NAMES, export_path
 from portal.billing.models import Export, Invoice
+from portal.billing.savings import frozen_sufficiency
 from portal.demo.parties import demo_folder, trust_dir
 from portal.documents.models import Report
 from portal.runs.baseline_rows import configuration_words
@@ -152,6 +153,8 @@ def table(document: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
     ]
     if not measured.kept:
         rows.append(("Why no fee", measured.reason))
+    for item in frozen_sufficiency(invoice.savings):
+        rows += [("Sufficiency", line) for line in item.verdict.printed]
     rows += [
         ("Bundle", document["bundle"]),
         *((f"Export {name}", path) for name, path in document["exports"].items()),

@@ -23,12 +23,14 @@ from metering.uplift import PairedRuns, load_paired
 from metering.usage import UsageTotals
 from portal.audits.models import Review
 from portal.billing.models import Invoice
+from portal.billing.savings import frozen_sufficiency
 from portal.contracts.models import ContractVersion
 from portal.runs.models import Measurement
 from portal.workspace import absolute
 from reports import facts as fx
 from reports.canonical import sha256_bytes
 from reports.statement import evidence_digest
+from reports.sufficiency import sufficiency_facts
 
 MONEY_PLACES = Decimal("0.000001")
 
@@ -285,6 +287,7 @@ def report_facts(
         limits=tuple(limits),
         evidence_digest=evidence_digest(evidence),
         measurement_statement_sha256=review.statement_sha256,
+        sufficiency=sufficiency_facts(frozen_sufficiency(invoice.savings)),
     )
 
 
@@ -364,6 +367,12 @@ def limits_of(invoice: Invoice, *, sqlite: bool, notes: Sequence[str] = ()) -> l
         )
     if not invoice.measurement.kept:
         found.append(f"Nothing is billed: {invoice.measurement.reason}"[:1200])
+    for item in frozen_sufficiency(invoice.savings):
+        if item.verdict.gate is not None:
+            found.append(
+                f"Nothing is billed for {item.model} on {item.system}: the evidence is not"
+                " sufficient."
+            )
     found += [
         "MLPerf LoadGen based, not verified by MLCommons.",
         f"Method {plan['method_version']}; docs/method.md says how each figure is made.",

@@ -22,6 +22,7 @@ from portal.accounts.access import Actor
 from portal.audits.models import Review
 from portal.billing.exports import export_files
 from portal.billing.models import Invoice
+from portal.billing.savings import frozen_sufficiency
 from portal.billing.usage import period_lines
 from portal.documents.models import Report
 from portal.documents.services import report_issue
@@ -63,7 +64,12 @@ def prepare(*, invoice: Invoice) -> Path:
     review = approved_review(invoice)
     evidence = _period_evidence(invoice)
     exports = export_files(invoice)
-    notes = [note for note in invoice.document["notes"] if "short-run" not in note]
+    # What the report says in a part of its own is not said again among its limits.
+    examined = frozen_sufficiency(invoice.savings)
+    said = {line for item in examined for line in item.verdict.noted}
+    notes = [
+        note for note in invoice.document["notes"] if note not in said and "short-run" not in note
+    ]
     facts = report_facts(
         invoice=invoice,
         review=review,
@@ -114,7 +120,8 @@ def _period_evidence(invoice: Invoice) -> Path:
     verified = verified_savings(
         lines, evidence_digest=savings.document["breakdown"]["evidence_digest"]
     )
-    data = savings_document(lines, before, fee(contract, before, verified))
+    examined = frozen_sufficiency(savings)
+    data = savings_document(lines, before, fee(contract, before, verified), examined)
     if sha256_bytes(data) != savings.sha256:
         raise WorkspaceError(f"{savings}: its stored document no longer gives its digest")
     write(folder / "savings" / f"{label}.json", data)
