@@ -15,7 +15,7 @@ from metering.export.finding import Finding
 from metering.export.focus import focus_csv, focus_rows
 from metering.export.focus_columns import FOCUS
 from metering.export.formats import FORMATS, Format, carries, export_documents
-from metering.export.journal import JOURNAL_COLUMNS, journal_csv
+from metering.export.journal import JOURNAL_COLUMNS, PostedEntry, journal_csv, posted_csv
 from metering.export.manifest import Manifest, manifest_of
 from metering.export.ubl import ubl_xml
 from metering.export.validate import validate
@@ -27,6 +27,7 @@ __all__ = [
     "Finding",
     "Format",
     "Manifest",
+    "PostedEntry",
     "beancount_text",
     "carries",
     "csv_text",
@@ -35,6 +36,7 @@ __all__ = [
     "focus_rows",
     "journal_csv",
     "manifest_of",
+    "posted_csv",
     "safe_cell",
     "ubl_xml",
     "validate",

@@ -13,6 +13,7 @@ from metering.ledger.correction import audit_document, credit_note, credited, le
 from metering.ledger.dispute import Dispute, dispute
 from metering.ledger.invoice import Invoice, InvoiceLine, Planned, build_invoice
 from metering.ledger.journal import JournalEntry, balances, journal
+from metering.ledger.reconcile import Totals, TrialRow, differences, trial_balance
 from metering.ledger.search_pool import Pool, SearchCost, read_ledger
 
 __all__ = [
@@ -23,13 +24,17 @@ __all__ = [
     "Planned",
     "Pool",
     "SearchCost",
+    "Totals",
+    "TrialRow",
     "audit_document",
     "balances",
     "build_invoice",
     "credit_note",
     "credited",
+    "differences",
     "dispute",
     "journal",
     "left_to_credit",
     "read_ledger",
+    "trial_balance",
 ]

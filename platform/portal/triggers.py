@@ -1,4 +1,4 @@
-"""The database's own refusal to change what is issued, on SQLite and on PostgreSQL.
+"""The database's own refusal to change what is issued, or to post in a period that is closed.
 
 In: the models. Out: triggers, made anew after every migration (SQLite drops them when a table is
 rebuilt). The models refuse too; the triggers also stop raw SQL, bulk updates and admin tools.
@@ -77,6 +77,36 @@ def guards() -> list[Guard]:
     return found
 
 
+@dataclass(frozen=True)
+class Books:
+    """A table of what is posted: `period` is SQL for the period whose books a NEW row is in."""
+
+    model: type[models.Model]
+    period: str
+
+    @property
+    def table(self) -> str:
+        """The table's name in the database."""
+        return self.model._meta.db_table
+
+    @property
+    def name(self) -> str:
+        """The trigger's name."""
+        return f"{self.table}_refuse_closed"
+
+
+def books() -> list[Books]:
+    """Tables that take no new row in the books of a closed period."""
+    return [
+        Books(apps.get_model("billing", "Invoice"), "COALESCE(NEW.posted_in_id, NEW.period_id)"),
+        Books(
+            apps.get_model("billing", "JournalEntry"),
+            "COALESCE(NEW.posted_in_id, (SELECT COALESCE(d.posted_in_id, d.period_id)"
+            " FROM billing_invoice d WHERE d.id = NEW.invoice_id))",
+        ),
+    ]
+
+
 def install(using: str = DEFAULT_DB_ALIAS) -> None:
     """Create all triggers; older ones of the same name are replaced."""
     remove(using)
@@ -91,22 +121,27 @@ def install(using: str = DEFAULT_DB_ALIAS) -> None:
         for guard in guards():
             for statement in _statements(guard, connection.vendor):
                 cursor.execute(statement)
+        for table in books():
+            for statement in _closed(table, connection.vendor):
+                cursor.execute(statement)
 
 
 def remove(using: str = DEFAULT_DB_ALIAS) -> None:
     """Drop all triggers (for rebuilding tables and for emptying a test database)."""
     connection = connections[using]
     existing = set(connection.introspection.table_names())
+    named = [
+        (f"{guard.prefix}_{act}", guard.table)
+        for guard in guards()
+        for act in ("update", "delete", "truncate")
+    ]
+    named += [(table.name, table.table) for table in books()]
     with connection.cursor() as cursor:
-        for guard in guards():
-            if guard.table not in existing:
+        for name, table in named:
+            if table not in existing:
                 continue
-            for act in ("update", "delete", "truncate"):
-                name = f"{guard.prefix}_{act}"
-                if connection.vendor == "postgresql":
-                    cursor.execute(f'DROP TRIGGER IF EXISTS "{name}" ON "{guard.table}"')
-                else:
-                    cursor.execute(f'DROP TRIGGER IF EXISTS "{name}"')
+            place = f' ON "{table}"' if connection.vendor == "postgresql" else ""
+            cursor.execute(f'DROP TRIGGER IF EXISTS "{name}"{place}')
 
 
 def _statements(guard: Guard, vendor: str) -> list[str]:
@@ -127,6 +162,27 @@ def _statements(guard: Guard, vendor: str) -> list[str]:
         f'CREATE TRIGGER "{guard.prefix}_update" BEFORE UPDATE OF {columns} ON "{table}"'
         f" {when}{body}",
         f'CREATE TRIGGER "{guard.prefix}_delete" BEFORE DELETE ON "{table}" {when}{body}',
+    ]
+
+
+def _closed(table: Books, vendor: str) -> list[str]:
+    """Refuse a row in the books of a closed period; closes and postings share a lock besides."""
+    found = " ".join(("SELECT 1 FROM billing_periodclose c WHERE c.period_id =", table.period))
+    words = "the period is closed: post in the next open one"
+    if vendor == "postgresql":
+        # A trigger's WHEN takes no subquery there.
+        function = f"ignition_{table.name}"
+        return [
+            f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger AS $$ BEGIN"
+            f" IF EXISTS ({found}) THEN RAISE EXCEPTION '{words}'"
+            " USING ERRCODE = 'integrity_constraint_violation'; END IF;"
+            " RETURN NEW; END $$ LANGUAGE plpgsql",
+            f'CREATE TRIGGER "{table.name}" BEFORE INSERT ON "{table.table}"'
+            f" FOR EACH ROW EXECUTE FUNCTION {function}()",
+        ]
+    return [
+        f'CREATE TRIGGER "{table.name}" BEFORE INSERT ON "{table.table}"'
+        f" WHEN EXISTS ({found}) BEGIN SELECT RAISE(ABORT, '{words}'); END"
     ]
 
 

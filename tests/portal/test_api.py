@@ -10,11 +10,14 @@ from django.utils import timezone
 
 from portal.accounts.services import AccountsError, token_create, token_revoke
 from portal.api.root import api
-from portal.billing.corrections import dispute_open
+from portal.billing.closing import period_close
+from portal.billing.corrections import dispute_open, dispute_release
+from portal.billing.exports import exports_write
 from portal.billing.models import UsageEvent
 from portal.billing.services import invoice_issue, period_open, savings_compute
 from portal.billing.usage import usage_ingest
 
+MONEY = {"usage/batches", "savings", "invoices", "disputes", "periods", "period-closes"}
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "openapi.json"
 
 
@@ -56,6 +59,9 @@ def rows(cast, approved) -> dict[str, str]:
     record = savings_compute(actor=cast.finance, period=period, measurement=approved)
     invoice = invoice_issue(actor=cast.finance, savings=record)
     dispute = dispute_open(actor=cast.owner, invoice=invoice, lines=["1"], reason="volume")
+    dispute_release(actor=cast.finance, invoice=invoice)
+    exports_write(actor=cast.finance, invoice=invoice)
+    close = period_close(actor=cast.finance, period=period)
     return {
         "systems": version.system_id,
         "mixes": version.mix_id,
@@ -66,6 +72,8 @@ def rows(cast, approved) -> dict[str, str]:
         "savings": record.pk,
         "invoices": invoice.pk,
         "disputes": dispute.pk,
+        "periods": period.pk,
+        "period-closes": close.pk,
     }
 
 
@@ -107,14 +115,25 @@ def test_rows_cover_every_route(rows):
     ("who", "hidden"),
     [
         ("finance", {"tunings"}),
-        ("operator", {"usage/batches", "savings", "invoices", "disputes"}),
-        ("host", {"measurements", "usage/batches", "savings", "invoices", "disputes"}),
+        ("operator", MONEY),
+        ("host", {"measurements", *MONEY}),
     ],
 )
 def test_roles_see_what_is_theirs(call, cast, rows, who, hidden):
     for path, pk in rows.items():
         wanted = 404 if path in hidden else 200
         assert call(getattr(cast, who), f"/{path}/{pk}").status_code == wanted, path
+
+
+def test_a_period_tells_its_state_and_the_totals_its_close_froze(call, cast, rows):
+    period = call(cast.finance, f"/periods/{rows['periods']}").json()
+    assert (period["state"], period["who"], period["label"]) == ("closed", "nobody", "2026-10")
+    close = call(cast.finance, f"/period-closes/{rows['period-closes']}").json()
+    assert close["period_id"] == period["id"]
+    frozen = close["document"]["totals"]
+    assert {one.pop("name"): one for one in period["totals"]} == {
+        name: frozen[name] for name in ("journal", "focus", "lines")
+    }
 
 
 def test_amounts_are_text_in_the_documents_digits(call, cast, rows):

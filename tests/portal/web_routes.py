@@ -51,6 +51,8 @@ def url_of(route: Route, stage: Stage) -> str:
         "savings_id": stage.invoice.savings_id,
         "invoice_id": stage.invoice.pk,
         "dispute_id": stage.organisation.disputes.get().pk,
+        "period_id": stage.invoice.period_id,
+        "name": "journal",
         "report_id": stage.report.pk,
         "file_id": stage.report.pdf_id,
         "part": "uplift",

@@ -75,6 +75,8 @@ MAY: Mapping[str, frozenset[str]] = {
     "usage.ingest": frozenset({Role.CUSTOMER}),
     "savings.verify": frozenset({Role.AUDITOR}),
     "invoice.issue": frozenset({Role.FINANCE}),
+    "bill.request": frozenset({Role.FINANCE}),
+    "period.close": frozenset({Role.FINANCE}),
     "invoice.credit": frozenset({Role.FINANCE}),
     "invoice.audit": frozenset({Role.AUDITOR}),
     "dispute.open": frozenset({Role.CUSTOMER}),

@@ -11,6 +11,7 @@ from ninja.errors import AuthenticationError
 from portal.accounts.access import NotAllowed
 from portal.api.auth import TokenAuth
 from portal.api.billing import router as billing
+from portal.api.periods import router as periods
 from portal.api.registry import router as registry
 from portal.api.runs import router as runs
 from portal.api.usage import router as usage
@@ -26,6 +27,7 @@ api.add_router("", registry)
 api.add_router("", runs)
 api.add_router("", usage)
 api.add_router("", billing)
+api.add_router("", periods)
 
 
 @api.exception_handler(Http404)

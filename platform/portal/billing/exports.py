@@ -8,7 +8,7 @@ which name. Amounts are copied from the issued document, never computed anew.
 from collections.abc import Mapping
 from pathlib import Path
 
-from metering.export import FORMATS, carries, export_documents
+from metering.export import FORMATS, Manifest, carries, export_documents
 from metering.ledger import Invoice as InvoiceDocument
 from portal.accounts.access import Actor
 from portal.billing.models import Export, Invoice
@@ -25,6 +25,26 @@ FILE_NAMES: Mapping[str, str] = {
     for file_format in Export.Format
 }
 
+LINES_HEADER = (
+    "invoice", "line", "kind", "model", "system", "volume_samples", "savings_point",
+    "savings_bound", "counterfactual", "billed_savings", "amount_unrounded", "amount",
+    "rounding_residue", "currency", "reason", "baseline_id", "uplift_id",
+)  # fmt: skip
+
+
+def line_rows(invoice: Invoice) -> list[tuple[object, ...]]:
+    """The lines of a document as it is frozen, every digit, in the order of `LINES_HEADER`."""
+    return [
+        (
+            invoice.number, line["line_id"], fee["kind"], fee["model"], fee["system"],
+            fee["volume"], fee["point"], fee["bound"], fee["counterfactual"],
+            fee["billed_savings"], fee["amount_unrounded"], fee["amount"], fee["residue"],
+            invoice.currency, fee["reason"], fee["baseline_id"], fee["uplift_id"],
+        )
+        for line in invoice.document["lines"]
+        for fee in (line["fee_line"],)
+    ]  # fmt: skip
+
 
 def export_formats(invoice: Invoice) -> list[Export.Format]:
     """The formats that can hold this document: an e-invoice has two decimals at most."""
@@ -38,11 +58,15 @@ def export_formats(invoice: Invoice) -> list[Export.Format]:
 
 def export_bytes(invoice: Invoice, file_format: str) -> bytes:
     """The document in one format. ValueError for an unknown one, or one that cannot hold it."""
+    return export_made(invoice, file_format)[0]
+
+
+def export_made(invoice: Invoice, file_format: str) -> tuple[bytes, Manifest]:
+    """The document in one format, and the manifest of those bytes; errors as `export_bytes`."""
     if file_format not in FILE_NAMES:
         raise ValueError(f"format: got {file_format!r}; wanted one of {', '.join(FILE_NAMES)}")
     document = InvoiceDocument.from_json(invoice.document)
-    data, _ = export_documents(_ENGINE_NAMES.get(file_format, file_format), [document])
-    return data
+    return export_documents(_ENGINE_NAMES.get(file_format, file_format), [document])
 
 
 def export_files(invoice: Invoice) -> dict[str, tuple[str, bytes]]:

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from portal.accounts.models import Organisation
+from portal.billing.period_models import PeriodClose as PeriodClose
 from portal.contracts.models import ContractVersion
 from portal.documents.models import StoredFile
 from portal.records import Issued, Record
@@ -194,6 +195,10 @@ class Invoice(Issued):
     savings = models.ForeignKey(SavingsRecord, on_delete=models.PROTECT, related_name="invoices")
     measurement = models.ForeignKey(Measurement, on_delete=models.PROTECT, related_name="invoices")
     kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.INVOICE)
+    posted_in = models.ForeignKey(
+        BillingPeriod, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="whose books it is in, once its own period is closed",
+    )  # fmt: skip
     corrects = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="corrections"
     )
@@ -339,6 +344,10 @@ class JournalEntry(Issued):
         Organisation, on_delete=models.PROTECT, related_name="journal_entries"
     )
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="journal_entries")
+    posted_in = models.ForeignKey(
+        BillingPeriod, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="whose books it is in, once its document's period is closed",
+    )  # fmt: skip
     line = models.PositiveIntegerField()
     booked_on = models.DateField()
     account = models.CharField(max_length=100)

@@ -14,10 +14,14 @@ from portal.billing.models import (
     Invoice,
     JournalEntry,
     ParkedUsage,
+    PeriodClose,
     SavingsRecord,
     UsageBatch,
     UsageEvent,
 )
+from portal.runs.models import Job, Measurement
+from portal.runs.requests import BILL, bill_key
+from portal.runs.selectors import measurement_list
 
 
 def usage_batch_list(*, actor: Membership) -> QuerySet[UsageBatch]:
@@ -124,3 +128,29 @@ def export_list(*, actor: Membership) -> QuerySet[Export]:
 def export_get(*, actor: Membership, export_id: object) -> Export:
     """One of `export_list`, or Http404."""
     return get_or_404(export_list(actor=actor), export_id)
+
+
+def close_list(*, actor: Membership) -> QuerySet[PeriodClose]:
+    """Closes of periods, newest first."""
+    return scope(actor, PeriodClose.objects.select_related("period", "closed_by"), "billing")
+
+
+def close_get(*, actor: Membership, close_id: object) -> PeriodClose:
+    """One of `close_list`, or Http404."""
+    return get_or_404(close_list(actor=actor), close_id)
+
+
+def period_job_of(*, actor: Membership, period: BillingPeriod) -> Job | None:
+    """The job that bills a period, if one was ever asked for: for those who see its money.
+
+    Jobs of other kinds, which speak of kernels, are not among them.
+    """
+    rows = Job.objects.select_related("organisation", "requested_by").prefetch_related("steps")
+    return scope(actor, rows, "billing").filter(kind=BILL, key=bill_key(period)).first()
+
+
+def approved_measurements(*, actor: Membership, period: BillingPeriod) -> QuerySet[Measurement]:
+    """Approved measurements of a period's contract, newest first: what it may be billed on."""
+    return measurement_list(actor=actor).filter(
+        state=Measurement.State.APPROVED, contract_version__contract_id=period.contract_id
+    )

@@ -30,9 +30,11 @@ from portal.billing.models import (
     NumberSeries,
     SavingsRecord,
 )
+from portal.billing.posting import MOST_PERIODS, closed, posted_in
 from portal.billing.recoupment import book_measured_search
 from portal.billing.savings import (
     BillingError,
+    contract_lock,
     contract_version_of,
     frozen_breakdown,
     frozen_sufficiency,
@@ -56,8 +58,6 @@ from reports.canonical import sha256_bytes
 from reports.recount import savings_document
 
 SERIES = "INV"
-# Monthly periods looked through from an anchor: a hundred years.
-MOST_PERIODS = 1200
 
 
 @transaction.atomic
@@ -210,11 +210,17 @@ def invoice_issue(
     """
     require(actor, "invoice.issue", savings.organisation)
     counter = number_counter(SERIES)
+    contract_lock(savings.period)
     live = Invoice.objects.filter(
         period=savings.period, live=True, kind=Invoice.Kind.INVOICE
     ).first()
     if live:
         return Invoice.objects.get(pk=live.pk)
+    if closed(savings.period):
+        raise BillingError(
+            f"{savings.period}: closed, and periods are not reopened; a correction is a new"
+            " document in the next period"
+        )
     require_approved(savings.measurement)
     version = contract_version_of(savings)
     contract = Contract.from_json(version.contract)
@@ -268,6 +274,7 @@ def document_store(
         period=savings.period,
         savings=savings,
         measurement=savings.measurement,
+        posted_in=posted_in(savings.period),
         kind=document.kind,
         corrects=corrects,
         series=document.series,
@@ -287,12 +294,17 @@ def document_store(
 
 
 def journal_append(invoice: Invoice, postings: Sequence[Posting]) -> list[JournalEntry]:
-    """Rows for `postings` after those that the invoice has; together they still sum to zero."""
+    """Rows for `postings` after those that the invoice has; together they still sum to zero.
+
+    They are in the books of the invoice's period, or of the next open one when that is closed.
+    """
     taken = JournalEntry.objects.filter(invoice=invoice).count()
+    books = posted_in(invoice.posted_in or invoice.period) if postings else None
     rows = [
         JournalEntry(
             organisation=invoice.organisation,
             invoice=invoice,
+            posted_in=books,
             line=number,
             booked_on=posting.booked_on,
             account=posting.account,

@@ -3,8 +3,10 @@
 from django.urls import path
 
 from portal.billing import views
+from portal.billing import views_close as close
 from portal.billing import views_disputes as disputes
 from portal.billing import views_explorer as explorer
+from portal.billing import views_periods as periods
 from portal.billing import views_usage as usage
 
 app_name = "billing"
@@ -35,4 +37,20 @@ urlpatterns = [
     path("disputes/<uuid:dispute_id>/", disputes.dispute, name="dispute"),
     path("disputes/<uuid:dispute_id>/release/", disputes.dispute_release, name="dispute-release"),
     path("journal/", views.journal, name="journal"),
+    path("trial-balance/", close.trial_balance, name="trial-balance"),
+    path("periods/", periods.periods, name="periods"),
+    path("periods/open/", periods.period_open, name="period-open"),
+    path("periods/<uuid:period_id>/", periods.period, name="period"),
+    path("periods/<uuid:period_id>/bill/", periods.period_bill, name="period-bill"),
+    path("periods/<uuid:period_id>/job/", periods.period_job, name="period-job"),
+    path(
+        "periods/<uuid:period_id>/job/status/",
+        periods.period_job_status,
+        name="period-job-status",
+    ),
+    path("periods/<uuid:period_id>/checks/", close.checks, name="period-checks"),
+    path("periods/<uuid:period_id>/close/", close.period_close, name="period-close"),
+    path("periods/<uuid:period_id>/totals/", close.reconciliation, name="reconciliation"),
+    path("periods/<uuid:period_id>/<str:name>.csv", close.period_csv, name="period-csv"),
+    path("periods/<uuid:period_id>/exports.zip", close.period_zip, name="period-exports"),
 ]

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from metering.decimals import to_text
 from portal.billing import selectors
-from portal.billing.exports import exports_write
+from portal.billing.exports import LINES_HEADER, exports_write, line_rows
 from portal.billing.filters import InvoiceFilter, JournalFilter
 from portal.billing.invoice_page import invoice_context, invoice_falls
 from portal.billing.tables import InvoiceTable, JournalTable
@@ -16,11 +16,6 @@ from portal.web.answers import csv_file
 from portal.web.lists import list_page
 
 WATERFALL_HEADER = ("invoice", "row", "kind", "name", "amount", "amount_after", "currency")
-LINES_HEADER = (
-    "invoice", "line", "kind", "model", "system", "volume_samples", "savings_point",
-    "savings_bound", "counterfactual", "billed_savings", "amount_unrounded", "amount",
-    "rounding_residue", "currency", "reason", "baseline_id", "uplift_id",
-)  # fmt: skip
 
 
 @require_safe
@@ -66,17 +61,7 @@ def invoice_waterfall(request: ActorRequest, invoice_id: object) -> HttpResponse
 def invoice_lines(request: ActorRequest, invoice_id: object) -> HttpResponse:
     """The lines as CSV, every stored digit."""
     shown = selectors.invoice_get(actor=request.actor, invoice_id=invoice_id)
-    rows = [
-        (
-            shown.number, line["line_id"], fee["kind"], fee["model"], fee["system"],
-            fee["volume"], fee["point"], fee["bound"], fee["counterfactual"],
-            fee["billed_savings"], fee["amount_unrounded"], fee["amount"], fee["residue"],
-            shown.currency, fee["reason"], fee["baseline_id"], fee["uplift_id"],
-        )
-        for line in shown.document["lines"]
-        for fee in (line["fee_line"],)
-    ]  # fmt: skip
-    return csv_file(f"{shown.number}-lines.csv", LINES_HEADER, rows)
+    return csv_file(f"{shown.number}-lines.csv", LINES_HEADER, line_rows(shown))
 
 
 @require_POST

@@ -114,12 +114,14 @@ def job_request(
     kind: str,
     key: str,
     arguments: Mapping[str, object],
+    action: str = "job.request",
 ) -> Job:
     """Put work in the queue; the same kind and key is the same job for ever.
 
     A failed or cancelled job that is asked for again is queued again with its attempts reset.
+    `action` is what the actor must be allowed to do for this kind of work.
     """
-    require(actor, "job.request", organisation)
+    require(actor, action, organisation)
     job, made = Job.objects.get_or_create(
         organisation=organisation,
         kind=kind,

@@ -45,6 +45,11 @@ def measure_request(
     return job
 
 
+def bill_key(period: BillingPeriod) -> str:
+    """The key of the one job that bills a period."""
+    return f"{period.contract_id} {period.label}"
+
+
 def bill_request(
     *, actor: Actor, period: BillingPeriod, measurement: Measurement, notes: Sequence[str] = ()
 ) -> Job:
@@ -53,12 +58,13 @@ def bill_request(
         actor=actor,
         organisation=period.organisation,
         kind=BILL,
-        key=f"{period.contract_id} {period.label}",
+        key=bill_key(period),
         arguments={
             "period": str(period.pk),
             "measurement": str(measurement.pk),
             "notes": list(notes),
         },
+        action="bill.request",
     )
     wake(job)
     return job

@@ -44,7 +44,7 @@ def jobs(request: ActorRequest) -> HttpResponse:
 def job(request: ActorRequest, job_id: object) -> HttpResponse:
     """One job with its steps; the status part refreshes itself while the job lives."""
     shown = selectors.job_get(actor=request.actor, job_id=job_id)
-    return render(request, "portal/runs/job.html", _context(request, shown))
+    return render(request, "portal/runs/job.html", job_context(request, shown))
 
 
 @require_safe
@@ -52,15 +52,17 @@ def job(request: ActorRequest, job_id: object) -> HttpResponse:
 def job_status(request: ActorRequest, job_id: object) -> HttpResponse:
     """The status part alone, for polling."""
     shown = selectors.job_get(actor=request.actor, job_id=job_id)
-    return render(request, "portal/runs/job_status.html", _context(request, shown))
+    return render(request, "portal/runs/job_status.html", job_context(request, shown))
 
 
-def _context(request: ActorRequest, shown: Job) -> dict[str, Any]:
+def job_context(request: ActorRequest, shown: Job) -> dict[str, Any]:
+    """What the job page shows of a job that a selector let the actor see."""
     live = shown.state in LIVE
     return {
         "job": shown,
         "live": live,
-        "steps": selectors.job_steps(actor=request.actor, job_id=shown.pk),
+        "status_url": reverse("runs:job-status", args=[shown.pk]),
+        "steps": shown.steps.all(),
         "elapsed": _elapsed(shown.started_at, shown.finished_at),
         "may_cancel": live
         and shown.cancel_requested_at is None

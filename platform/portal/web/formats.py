@@ -126,17 +126,18 @@ def joined(items: Sequence[Any]) -> str:
 MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("valid", "passed", "approved", "accepted", "kept", "done", "issued", "signed", "verified",
-         "frozen", "chosen", "measured", "released", "credited"),
+         "frozen", "chosen", "measured", "released", "credited", "savings computed", "settled",
+         "closed", "agrees"),
         "good",
     ),
     **dict.fromkeys(
         ("invalid", "failed", "rejected", "refused", "error", "crashed", "hung", "silent",
-         "not kept", "not verified", "conflict", "malformed", "negative", "unmatched"),
+         "not kept", "not verified", "conflict", "malformed", "negative", "unmatched", "differs"),
         "bad",
     ),
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
-         "superseded", "missing", "pending", "disputed"),
+         "superseded", "missing", "pending", "disputed", "left open"),
         "warn",
     ),
     **dict.fromkeys(

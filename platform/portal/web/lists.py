@@ -25,7 +25,7 @@ def list_page(
     *,
     title: str,
     intro: str,
-    rows: QuerySet[Any],
+    rows: QuerySet[Any] | Sequence[Any],
     table: type[ListTable],
     empty: str,
     filterset: Any = None,
@@ -38,9 +38,10 @@ def list_page(
 
     A filter that was filled in wrongly gives the page with its errors. `most_csv`: lines that one
     file may hold, where there may be millions.
+    Only a query set can be filtered; rows that are worked out come as a list.
     """
     chosen = filterset(request.GET, queryset=rows) if filterset is not None else None
-    shown = rows if chosen is None else chosen.qs
+    shown: Any = rows if chosen is None else chosen.qs
     wrong = chosen is not None and bool(chosen.form.errors)
     if request.GET.get("format") == "csv" and not wrong:
         if most_csv is not None and shown[most_csv : most_csv + 1].exists():

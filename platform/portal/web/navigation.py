@@ -34,11 +34,13 @@ LAYOUT: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Bill",
         (
+            ("Periods", "billing:periods", "billing"),
             ("Usage", "billing:usage", "usage"),
             ("Savings", "billing:savings-list", "billing"),
             ("Invoices", "billing:invoices", "billing"),
             ("Disputes", "billing:disputes", "billing"),
             ("Journal", "billing:journal", "billing"),
+            ("Trial balance", "billing:trial-balance", "billing"),
         ),
     ),
     (
