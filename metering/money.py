@@ -96,13 +96,13 @@ def carried(amount: Decimal) -> Decimal:
     return _at_places(amount, CARRIED_PLACES, ROUND_HALF_UP)
 
 
-def to_minor_units(amount: object, currency: str) -> int:
+def to_minor_units(amount: object, currency: str, field: str = "amount") -> int:
     """Whole minor units of an exact amount: '19.99' USD is 1999. Refuses a fraction of one."""
-    value = parse_decimal(amount)
+    value = parse_decimal(amount, field)
     with exact():
         units = value.scaleb(minor_unit(currency))
         if units != units.to_integral_value():
-            raise Refusal("amount", to_text(value), f"whole minor units of {currency}", "round it")
+            raise Refusal(field, to_text(value), f"whole minor units of {currency}", "round it")
         return int(units)
 
 

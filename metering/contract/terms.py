@@ -266,14 +266,15 @@ class Contract:
             value = getattr(self, name)
             if value is not None:
                 amount = parse_decimal(value, f"contract.{name}")
-                to_minor_units(amount, self.currency)
+                to_minor_units(amount, self.currency, f"contract.{name}")
                 if amount < 0:
                     raise Refusal(f"contract.{name}", to_text(amount), "zero or more")
                 object.__setattr__(self, name, amount)
         if self.cap is not None and self.minimum is not None and self.minimum > self.cap:
             raise Refusal("contract.minimum", to_text(self.minimum), "at most the cap")
         if self.recoupment is not None:
-            to_minor_units(self.recoupment.amount, self.currency)
+            amount = self.recoupment.amount
+            to_minor_units(amount, self.currency, "contract.recoupment.amount")
 
     @property
     def digest(self) -> str:

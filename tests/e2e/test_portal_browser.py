@@ -55,6 +55,7 @@ def pages(stage: Stage) -> dict[str, str]:
         "saving": ("billing:savings", stage.invoice.savings_id),
         "invoices": ("billing:invoices",),
         "invoice": ("billing:invoice", stage.invoice.pk),
+        "sandbox": ("billing:sandbox", stage.invoice.pk),
         "disputes": ("billing:disputes",),
         "dispute": ("billing:dispute", stage.organisation.disputes.get().pk),
         "journal": ("billing:journal",),

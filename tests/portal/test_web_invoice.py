@@ -121,7 +121,7 @@ def test_every_number_of_the_page_opens(stage, client):
     settled = Settled(stage, (terms(),), "C-open")
     invoice = billed(settled, "2026-01", 2500, 700)
     text = page(client, stage.cast.owner, invoice)
-    opened = re.findall(r'How this is made<span class="visually-hidden">: ([^<]+)', text)
+    opened = re.findall(r'<summary>How [^<]+<span class="visually-hidden">: ([^<]+)', text)
     for words in (
         "Fee", "Holdback", "Net", "Taxable amount", "VAT", "Payable", "Billed savings", "Amount",
         "Counterfactual", "Savings that count", "Chargeable savings", "Our share",

@@ -68,6 +68,7 @@ GET = {
     "billing:invoice": MONEY,
     "billing:invoice-lines": MONEY,
     "billing:invoice-waterfall-csv": MONEY,
+    "billing:sandbox": MONEY,
     "billing:dispute-new": (200, 200, 403, 403, 403, 404, 403),
     "billing:credit-new": (403, 403, 403, 200, 403, 403, 403),
     "billing:disputes": MONEY_LIST,

@@ -1,11 +1,13 @@
 """What a person hands in about an issued document: contested lines, amounts to credit.
 
-In: a POST. Out: cleaned values under the names of the services' arguments, or a message at the
-field. Only the fields named here are read. Whether an amount may be credited is the engine's to
-say: its refusals are put at the field they name by `refuse`.
+In: a POST, or for the sandbox a query. Out: cleaned values under the names of the services'
+arguments, or a message at the field. Only the fields named here are read. Whether an amount may be
+credited, or a term assumed, is the engine's to say: its refusals are put at the field they name by
+`refuse`.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +15,7 @@ from django import forms
 
 from metering.decimals import parse_decimal, to_text
 from metering.refusal import Refusal
+from portal.billing.assumptions import CHOICE, WHOLE, Assumption
 from portal.billing.previews import LineLeft
 from portal.billing.savings import BillingError
 
@@ -105,3 +108,76 @@ class CreditForm(CorrectionForm):
     def field_of(self, name: str) -> str | None:
         """The engine names an amount `amounts.LINE`."""
         return super().field_of(name.replace("amounts.", "amount_"))
+
+
+class SandboxForm(forms.Form):
+    """The assumptions of one invoice, each with its own value until another one is given.
+
+    `cleaned_data` then holds text by place, and `changed` what differs from the invoice.
+    """
+
+    def __init__(self, given: Mapping[str, str], *, known: Sequence[Assumption]) -> None:
+        self.known = {item.place: item for item in known}
+        super().__init__({**{item.place: item.value for item in known}, **given})
+        for item in known:
+            self.fields[item.place] = _field(item)
+
+    @property
+    def groups(self) -> list[tuple[str, list[Any]]]:
+        """Bound fields by group, in order."""
+        found: dict[str, list[Any]] = {}
+        for place, item in self.known.items():
+            found.setdefault(item.group, []).append(self[place])
+        return list(found.items())
+
+    def clean(self) -> dict[str, Any]:
+        """Text that is a number where a number is wanted; the engine checks the rest."""
+        given: dict[str, Any] = super().clean() or {}
+        for place, text in list(given.items()):
+            item = self.known[place]
+            if item.kind == CHOICE or not text:
+                continue
+            try:
+                number = parse_decimal(text, item.label)
+                if item.kind == WHOLE and number != number.to_integral_value():
+                    raise Refusal(item.label, text, "a whole number")
+            except Refusal as error:
+                self.add_error(place, str(error))
+        return given
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """Values that are not the invoice's own; 0.2 is 0.20."""
+        return {
+            place: text
+            for place, text in self.cleaned_data.items()
+            if not _same(text, self.known[place])
+        }
+
+    def refuse(self, error: Refusal | BillingError) -> None:
+        """Put an engine's refusal at the field it names, or above the form."""
+        name = re.sub(r"\[(\d+)\]", r".\1", getattr(error, "field", ""))
+        name = re.sub(r"^case\.", "", name)
+        name = re.sub(r"^contract\.", "contracts.0.", name)
+        if name not in self.fields:
+            # The engine may name a value without its place: then the one that was changed.
+            last = name.rpartition(".")[2]
+            found = [place for place in self.changed if place.rpartition(".")[2] == last]
+            name = found[0] if len(found) == 1 else ""
+        self.add_error(name or None, str(error))
+
+
+def _field(item: Assumption) -> forms.Field:
+    told: dict[str, Any] = {
+        "label": item.label, "required": not item.optional, "help_text": item.hint,
+    }  # fmt: skip
+    if item.kind == CHOICE:
+        return forms.ChoiceField(choices=item.choices, **told)
+    widget = forms.TextInput(attrs={"inputmode": "decimal"})
+    return forms.CharField(max_length=80, widget=widget, **told)
+
+
+def _same(text: str, item: Assumption) -> bool:
+    if item.kind == CHOICE or not text or not item.value:
+        return text == item.value
+    return parse_decimal(text) == parse_decimal(item.value)

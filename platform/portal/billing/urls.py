@@ -7,6 +7,7 @@ from portal.billing import views_close as close
 from portal.billing import views_disputes as disputes
 from portal.billing import views_explorer as explorer
 from portal.billing import views_periods as periods
+from portal.billing import views_sandbox as assumed
 from portal.billing import views_usage as usage
 
 app_name = "billing"
@@ -33,6 +34,7 @@ urlpatterns = [
     path("invoices/<uuid:invoice_id>/disputes/", disputes.dispute_open, name="dispute-open"),
     path("invoices/<uuid:invoice_id>/credit/", disputes.credit_new, name="credit-new"),
     path("invoices/<uuid:invoice_id>/credit-notes/", disputes.credit, name="credit"),
+    path("invoices/<uuid:invoice_id>/sandbox/", assumed.sandbox, name="sandbox"),
     path("disputes/", disputes.disputes, name="disputes"),
     path("disputes/<uuid:dispute_id>/", disputes.dispute, name="dispute"),
     path("disputes/<uuid:dispute_id>/release/", disputes.dispute_release, name="dispute-release"),

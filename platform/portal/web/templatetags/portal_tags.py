@@ -126,6 +126,6 @@ def figure(item: Figure) -> dict[str, Figure]:
 
 
 @register.inclusion_tag("portal/parts/how.html")
-def how(item: Figure) -> dict[str, Figure]:
+def how(item: Figure, words: str = "") -> dict[str, Any]:
     """What opens beneath a number that stands in a table: how it was made."""
-    return {"figure": item}
+    return {"figure": item, "words": words}
