@@ -199,7 +199,16 @@ def append(path: Path, evidence: Path, key: Ed25519PrivateKey) -> Entry:
     than the last entry, or in the registry already).
     """
     lines = path.read_bytes().splitlines() if path.exists() else []
-    entries = load(path, key.public_key()) if lines else ()
+    line, entry = next_line(lines, evidence, key)
+    write_atomic(path, b"".join(one + b"\n" for one in (*lines, line)))
+    return entry
+
+
+def next_line(
+    lines: Sequence[bytes], evidence: Path, key: Ed25519PrivateKey
+) -> tuple[bytes, Entry]:
+    """The signed line that follows ``lines``, and its entry. Raises as :func:`append` does."""
+    entries = read(lines, key.public_key()) if lines else ()
     entry = measured(evidence, len(entries), sha256_bytes(lines[-1]) if lines else "")
     if entries:
         entries[0].key.require(entry.key)
@@ -208,10 +217,13 @@ def append(path: Path, evidence: Path, key: Ed25519PrivateKey) -> Entry:
                 "frozen_at", instant_text(entry.frozen_at),
                 f"later than the last entry's {instant_text(entries[-1].frozen_at)}",
             )  # fmt: skip
+    return signed_line(entry, key), entry
+
+
+def signed_line(entry: Entry, key: Ed25519PrivateKey) -> bytes:
+    """An entry as its line of the registry, without the line's end."""
     text = canonical.dumps(entry.to_json())
-    line = canonical.dumps({"entry": entry.to_json(), "signature": key.sign(text).hex()})
-    write_atomic(path, b"".join(one + b"\n" for one in (*lines, line)))
-    return entry
+    return canonical.dumps({"entry": entry.to_json(), "signature": key.sign(text).hex()})
 
 
 def load(path: Path, public: Ed25519PublicKey) -> tuple[Entry, ...]:
@@ -220,10 +232,19 @@ def load(path: Path, public: Ed25519PublicKey) -> tuple[Entry, ...]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise EvidenceError(f"{path.name}: cannot be read ({error.strerror})") from error
+    if not lines:
+        raise EvidenceError(f"{path.name}: holds no baseline; add one first")
+    return read(lines, public, path.name)
+
+
+def read(
+    lines: Sequence[bytes], public: Ed25519PublicKey, name: str = "registry"
+) -> tuple[Entry, ...]:
+    """The entries of lines, checked as :func:`load` does. Raises EvidenceError naming the line."""
     found: list[Entry] = []
     previous = ""
     for number, line in enumerate(lines):
-        where = f"{path.name} line {number + 1}"
+        where = f"{name} line {number + 1}"
         try:
             fields = Fields(canonical.loads(line), "line")
             entry = Entry.from_json(fields.any("entry"))
@@ -238,8 +259,6 @@ def load(path: Path, public: Ed25519PublicKey) -> tuple[Entry, ...]:
             raise EvidenceError(f"{where}: does not follow the line before it")
         found.append(entry)
         previous = sha256_bytes(line)
-    if not found:
-        raise EvidenceError(f"{path.name}: holds no baseline; add one first")
     return tuple(found)
 
 

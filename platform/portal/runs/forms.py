@@ -100,3 +100,11 @@ class AsFoundForm(forms.Form):
             next_step = f"; {refusal.next_step}" if refusal.next_step else ""
             self.add_error(refusal.field, f"Got {refusal.got}; wanted {refusal.wanted}{next_step}.")
         return given
+
+
+class MomentForm(forms.Form):
+    """The day whose first moment is asked about, in the contract's zone."""
+
+    at = forms.DateField(
+        label="In force on", widget=forms.DateInput(attrs={"type": "date"}), required=True
+    )

@@ -8,6 +8,7 @@ from portal.runs.jobs import Handler
 # Import paths, resolved when a worker needs one: the pipeline pulls in the engines.
 KINDS = {
     "measure": "portal.runs.pipeline.main.run_measure",
+    "remeasure": "portal.runs.pipeline.main.run_remeasure",
     "bill": "portal.runs.pipeline.main.run_bill",
     "seal": "portal.runs.pipeline.main.run_seal",
 }

@@ -109,6 +109,61 @@ class Baseline(Issued):
         return f"{self.stack} {self.stack_version}: {self.samples_per_second} samples/s"
 
 
+class BaselineEntry(Issued):
+    """One signed line of the registry of a contract version's baselines, its figures beside it.
+
+    Number 0 is the frozen baseline itself; later ones are re-measurements. Each line names the
+    digest of the one before it.
+    """
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="baseline_entries"
+    )
+    contract_version = models.ForeignKey(
+        ContractVersion, on_delete=models.PROTECT, related_name="baseline_entries"
+    )
+    number = models.PositiveIntegerField()
+    line = models.TextField(help_text="metering.baseline.registry's signed line, exactly")
+    line_sha256 = models.CharField(max_length=64)
+    baseline_sha256 = models.CharField(max_length=64)
+    stack = models.CharField(max_length=64)
+    stack_version = models.CharField(max_length=64)
+    samples_per_second = models.DecimalField(max_digits=20, decimal_places=6)
+    evidence_path = models.CharField(max_length=500, help_text="relative to IGNITION_HOME")
+    frozen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("contract_version", "number")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("contract_version", "number"), name="one_baseline_entry_per_number"
+            ),
+            models.UniqueConstraint(
+                fields=("contract_version", "baseline_sha256"), name="one_entry_per_baseline"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"entry {self.number}: {self.stack} {self.samples_per_second} samples/s"
+
+
+class BaselineDue(Issued):
+    """When a worker found that a registered baseline has to be measured again, and why."""
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="baselines_due"
+    )
+    entry = models.OneToOneField(BaselineEntry, on_delete=models.PROTECT, related_name="due")
+    by = models.DateTimeField(help_text="the date of the calendar")
+    reasons = models.JSONField(help_text="sentences of metering.baseline.schedule")
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.entry} is due"
+
+
 class Tuning(Record):
     """One search for kernels: its budget, its trials and what it cost."""
 

@@ -11,13 +11,13 @@ from portal.accounts.access import Actor, require
 from portal.billing.models import BillingPeriod, Invoice
 from portal.contracts.models import ContractVersion
 from portal.runs.jobs import job_request, wake
-from portal.runs.models import Job, Measurement
+from portal.runs.models import Baseline, Job, Measurement
 from portal.runs.services import require_signed
 
 if TYPE_CHECKING:  # Pages ask for work; they do not load what does it.
     from metering.loadgen.spec import SutSpec
 
-MEASURE, BILL, SEAL = "measure", "bill", "seal"
+MEASURE, REMEASURE, BILL, SEAL = "measure", "remeasure", "bill", "seal"
 
 
 def measure_request(
@@ -48,6 +48,24 @@ def measure_request(
 def bill_key(period: BillingPeriod) -> str:
     """The key of the one job that bills a period."""
     return f"{period.contract_id} {period.label}"
+
+
+def remeasure_request(*, actor: Actor, baseline: Baseline) -> Job:
+    """Ask for the next entry of a baseline's registry: the sweep again, with what is installed.
+
+    One job for each entry: asked for while one waits or runs, it is that one.
+    """
+    version = baseline.contract_version
+    number = max(1, version.baseline_entries.count())
+    job = job_request(
+        actor=actor,
+        organisation=version.organisation,
+        kind=REMEASURE,
+        key=f"{version.pk} {number}",
+        arguments={"contract_version": str(version.pk), "number": number},
+    )
+    wake(job)
+    return job
 
 
 def bill_request(

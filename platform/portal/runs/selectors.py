@@ -6,6 +6,7 @@ from portal.accounts.access import get_or_404, scope
 from portal.accounts.models import Membership
 from portal.runs.models import (
     Baseline,
+    BaselineEntry,
     Job,
     JobStep,
     KernelPackage,
@@ -45,6 +46,21 @@ def baseline_list(*, actor: Membership) -> QuerySet[Baseline]:
 def baseline_get(*, actor: Membership, baseline_id: object) -> Baseline:
     """One of `baseline_list`, or Http404."""
     return get_or_404(baseline_list(actor=actor), baseline_id)
+
+
+def baseline_entries(*, actor: Membership, baseline_id: object) -> QuerySet[BaselineEntry]:
+    """The registry of one visible baseline's contract version, oldest first; or Http404."""
+    baseline = baseline_get(actor=actor, baseline_id=baseline_id)
+    rows = BaselineEntry.objects.filter(contract_version=baseline.contract_version)
+    return rows.select_related("due").order_by("number")
+
+
+def other_first_entries(*, actor: Membership, baseline_id: object) -> QuerySet[BaselineEntry]:
+    """First entries of the same organisation's other registries, oldest first; or Http404."""
+    baseline = baseline_get(actor=actor, baseline_id=baseline_id)
+    rows = BaselineEntry.objects.filter(organisation=baseline.organisation, number=0)
+    rows = rows.exclude(contract_version=baseline.contract_version)
+    return rows.select_related("contract_version__baseline").order_by("frozen_at")
 
 
 def tuning_list(*, actor: Membership) -> QuerySet[Tuning]:

@@ -1,14 +1,23 @@
-"""Celery's part: wake up, claim, work. The message carries an id and nothing else."""
+"""Celery's part: wake up, claim, work. The message carries an id and nothing else.
+
+The same look that takes back lost leases marks baselines that are due, once an hour in a process:
+there is no scheduler beside the workers.
+"""
 
 import logging
+import time
 import uuid
 
 from celery import shared_task
+from django.utils import timezone
 
 from portal.runs import jobs
 from portal.runs.handlers import KINDS, handler_for
 
 log = logging.getLogger(__name__)
+
+LOOK_FOR_DUE_EVERY_S = 3600.0
+_looked_at: list[float] = []
 
 
 @shared_task(name="portal.runs.tasks.run_job", acks_late=True)
@@ -42,5 +51,22 @@ def sweep() -> str:
     """Take back what dead workers held, then work on the oldest job that waits, if any."""
     jobs.sweep()
     jobs.reclaim_dead()
+    _look_for_due()
     waiting = jobs.oldest_waiting()
     return "idle" if waiting is None else run_job(str(waiting))
+
+
+def _look_for_due() -> None:
+    now = time.monotonic()
+    if _looked_at and now - _looked_at[-1] < LOOK_FOR_DUE_EVERY_S:
+        return
+    _looked_at[:] = [now]
+    mark_due()
+
+
+@shared_task(name="portal.runs.tasks.mark_due")
+def mark_due() -> int:
+    """Mark every registered baseline that has to be measured again; returns how many are new."""
+    from portal.runs.registry import due_mark
+
+    return len(due_mark(now=timezone.now()))

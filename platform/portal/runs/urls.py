@@ -5,6 +5,7 @@ from django.urls import path
 from portal.runs import views
 from portal.runs import views_jobs as jobs
 from portal.runs import views_measurement as measurement
+from portal.runs import views_registry as registry
 from portal.runs import views_request as asking
 
 app_name = "runs"
@@ -15,6 +16,11 @@ urlpatterns = [
     path(
         "baselines/<uuid:baseline_id>/runs/<str:run_id>/", views.baseline_run, name="baseline-run"
     ),
+    path("baselines/<uuid:baseline_id>/registry/", registry.registry, name="registry"),
+    path("baselines/<uuid:baseline_id>/registry.jsonl", registry.lines, name="registry-lines"),
+    path("baselines/<uuid:baseline_id>/registry.csv", registry.table, name="registry-csv"),
+    path("baselines/<uuid:baseline_id>/platform.pem", registry.key, name="registry-key"),
+    path("baselines/<uuid:baseline_id>/remeasure/", registry.remeasure, name="remeasure"),
     path("searches/", views.tunings, name="tunings"),
     path("searches/<uuid:tuning_id>/", views.tuning, name="tuning"),
     path("searches/<uuid:tuning_id>/progress/", views.tuning_progress, name="tuning-progress"),

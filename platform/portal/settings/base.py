@@ -167,6 +167,8 @@ KEY_PASSPHRASE = env.str("IGNITION_KEY_PASSPHRASE", default="")
 # How long one worker may hold a job without a heartbeat before the sweeper takes it back.
 JOB_LEASE_SECONDS = env.int("IGNITION_JOB_LEASE_SECONDS", default=90)
 JOB_MAX_ATTEMPTS = env.int("IGNITION_JOB_MAX_ATTEMPTS", default=3)
+# How often a baseline is measured again although no stack changed, in days.
+BASELINE_EVERY_DAYS = env.int("IGNITION_BASELINE_EVERY_DAYS", default=90)
 
 LOGGING: dict[str, Any] = {
     "version": 1,

@@ -28,12 +28,18 @@ def evidence_folder(contract_version: ContractVersion) -> Path:
     return home() / "evidence" / str(measurement_id(contract_version))
 
 
-def write_agreement(contract_version: ContractVersion) -> Path:
+def remeasured_folder(contract_version: ContractVersion, number: int) -> Path:
+    """The folder of re-measurement `number` (from 1) of the contract version's baseline."""
+    return home() / "evidence" / str(uuid.uuid5(contract_version.pk, f"baseline {number}"))
+
+
+def write_agreement(contract_version: ContractVersion, folder: Path | None = None) -> Path:
     """Write what was agreed and what is measured into the folder; returns the folder.
 
-    Written again with the same bytes when a job resumes: all of it is fixed once signed.
+    The folder is that of the measurement unless another is named. Written again with the same
+    bytes when a job resumes: all of it is fixed once signed.
     """
-    folder = evidence_folder(contract_version)
+    folder = folder or evidence_folder(contract_version)
     mix, system = contract_version.mix, contract_version.system
     write(folder / "plan.json", canonical.dumps(contract_version.plan))
     write(folder / "contract.json", canonical.dumps(contract_version.contract))

@@ -1,4 +1,4 @@
-"""The three kinds of job: what each does, step by step, under a lease.
+"""The kinds of job: what each does, step by step, under a lease.
 
 In: a lease on a job row. Out: finished steps. A handler may be called again at any time; steps
 that are done return what is there. Long engine calls renew the lease from a thread; each step
@@ -48,6 +48,19 @@ def run_measure(lease: Lease) -> None:
     with lease.step(4, "review", "Ask the auditor") as line:
         opened = review.present(actor=actor, measurement=measured)
         line(f"review {opened.state}, statement {opened.statement_sha256[:12]}")
+
+
+def run_remeasure(lease: Lease) -> None:
+    """Measure a baseline again and register it: arguments contract_version, number."""
+    arguments = lease.job.arguments
+    version = ContractVersion.objects.select_related(
+        "organisation", "system", "mix__model", "price_book"
+    ).get(pk=arguments["contract_version"], organisation=lease.job.organisation)
+    with lease.step(1, "remeasure", "Measure the baseline again") as line:
+        entry = baseline.remeasure(
+            actor=_actor(lease), contract_version=version, number=arguments["number"], line=line
+        )
+        line(f"{entry}, {entry.stack_version}")
 
 
 def _verdict(measured: Measurement) -> str:
