@@ -1,7 +1,8 @@
 """Which stock configurations compete for the baseline.
 
 In: the sweep space of the signed plan and what is installed. Out: distinct systems under test.
-Pure. Configurations that would run the same code are listed once.
+Pure. Configurations that would run the same code are listed once; a stack without systems of the
+plan's task does not compete.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from metering import stacks
-from metering.loadgen.spec import Arrangement, GraphOptimization, SutSpec
+from metering.loadgen.spec import Arrangement, GraphOptimization, SutSpec, Task
 from metering.plan import MeasurementPlan
 from metering.stacks import StackInfo
 
@@ -22,7 +23,13 @@ def candidates(plan: MeasurementPlan, available: Sequence[StackInfo]) -> tuple[S
     no stock stack is one. A batch of one is ``single`` in every arrangement.
     """
     found: dict[SutSpec, None] = {}
-    names = [info.name for info in available if info.available and info.name in plan.sweep.stacks]
+    names = [
+        info.name
+        for info in available
+        if info.available
+        and info.name in plan.sweep.stacks
+        and stacks.offers(info.name, cast(Task, plan.task))
+    ]
     for name in names:
         levels = _levels(name, plan.sweep.graph_optimizations)
         for threads in plan.sweep.threads:

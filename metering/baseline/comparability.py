@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from metering.loadgen.verify import EvidenceError
-from metering.plan import MeasurementPlan
+from metering.plan import CosineFloor, MeasurementPlan
+from metering.plan.accuracy_floor import floor_json
+from metering.plan.scenario_bounds import bounds_json
 
 SYSTEM, MIX, PLAN = "system.json", "mix.json", "plan.json"
 
@@ -73,10 +75,22 @@ def key_of(evidence: Path) -> ComparabilityKey:
             "settings.method_version": plan.method_version,
             "settings.cores": ",".join(map(str, plan.cores)),
             "settings.run_seconds": str(plan.run_seconds),
-            "settings.accuracy_floor_cosine": str(plan.accuracy_floor_cosine.normalize()),
+            **_floor(plan),
             "settings.seeds": f"{seeds.qsl},{seeds.sample_index},{seeds.schedule}",
         }
     )
+
+
+def _floor(plan: MeasurementPlan) -> dict[str, str]:
+    """The fields that signed registry lines have had since the first plan, or those of its task."""
+    floor = plan.accuracy_floor
+    if isinstance(floor, CosineFloor):
+        found = {"settings.accuracy_floor_cosine": str(floor.cosine.normalize())}
+    else:
+        terms = ", ".join(f"{name} {value}" for name, value in floor_json(floor).items())
+        found = {"task": plan.task, "settings.accuracy_floor": terms}
+    bounds = bounds_json(plan.bounds) or {}
+    return found | {f"settings.{name}": str(value) for name, value in bounds.items()}
 
 
 def _document(path: Path) -> Mapping[str, Any]:

@@ -20,7 +20,8 @@ from metering.baseline.sweeping import Cell, Sweep, SweepError
 from metering.loadgen.files import json_bytes, write_atomic
 from metering.loadgen.spec import SutSpec
 from metering.loadgen.verify import EvidenceError
-from metering.uplift.accuracy import Accuracy
+from metering.uplift.accuracy import Verdict
+from metering.uplift.answers import verdict_from_dict
 
 BASELINE = "baseline.json"
 SCHEMA = "ignition.baseline.v1"
@@ -45,7 +46,7 @@ class Row:
     screening_run: str
     final_runs: tuple[str, ...]
     accuracy_run: str | None
-    accuracy: Accuracy | None
+    accuracy: Verdict | None
 
     def to_dict(self) -> dict[str, Any]:
         value, accuracy = self.samples_per_second, self.accuracy
@@ -69,7 +70,7 @@ class Row:
             screening_run=str(data["screening_run"]),
             final_runs=tuple(data["final_runs"]),
             accuracy_run=data["accuracy_run"],
-            accuracy=None if accuracy is None else Accuracy.from_dict(accuracy),
+            accuracy=None if accuracy is None else verdict_from_dict(accuracy),
         )
 
 
@@ -78,6 +79,7 @@ class Baseline:
     """The fastest correct stock configuration. ``samples_per_second`` is the median of ``runs``.
 
     ``as_found`` is the row of the customer's own configuration, when one was named.
+    ``truth_sha256`` is the digest of the ``truth.json`` beside it, empty where the task has none.
     """
 
     stack: str
@@ -86,7 +88,7 @@ class Baseline:
     sut: SutSpec
     samples_per_second: Decimal
     runs: tuple[str, ...]
-    accuracy: Accuracy
+    accuracy: Verdict
     accuracy_run: str
     reference_run: str
     policy: BaselinePolicy
@@ -97,6 +99,7 @@ class Baseline:
     table: tuple[Row, ...]
     stacks: tuple[Mapping[str, Any], ...]
     as_found: Row | None = None
+    truth_sha256: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -118,6 +121,8 @@ class Baseline:
             "table": [row.to_dict() for row in self.table],
             "stacks": [dict(info) for info in self.stacks],
             "as_found": None if self.as_found is None else self.as_found.to_dict(),
+            # Written only where there is one: older baselines keep their digest.
+            **({"truth_sha256": self.truth_sha256} if self.truth_sha256 else {}),
         }
 
     @classmethod
@@ -134,7 +139,7 @@ class Baseline:
                 sut=SutSpec.from_dict(data["sut"]),
                 samples_per_second=Decimal(data["samples_per_second"]),
                 runs=tuple(data["runs"]),
-                accuracy=Accuracy.from_dict(data["accuracy"]),
+                accuracy=verdict_from_dict(data["accuracy"]),
                 accuracy_run=data["accuracy_run"],
                 reference_run=data["reference_run"],
                 policy=BaselinePolicy(data["policy"]),
@@ -145,6 +150,7 @@ class Baseline:
                 table=tuple(Row.from_dict(row) for row in data["table"]),
                 stacks=tuple(data["stacks"]),
                 as_found=None if found is None else Row.from_dict(found),
+                truth_sha256=str(data.get("truth_sha256", "")),
             )
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise EvidenceError(f"{BASELINE}: not a document of {SCHEMA} ({error!r})") from error
@@ -180,6 +186,7 @@ def freeze(
         table=table,
         stacks=tuple(info.to_dict() for info in sweep.stacks),
         as_found=found[0] if found else None,
+        truth_sha256=sweep.truth_sha256,
     )
 
 

@@ -1,8 +1,8 @@
 """From the signed measurement plan to runnable specs.
 
 In: a :class:`MeasurementPlan`, a system, a model and samples. Out: specs that carry the plan's
-cores, seeds, scenario and precision. One place, so that the baseline, both arms and the accuracy
-runs cannot drift apart.
+cores, seeds, scenario, task and precision. One place, so that the baseline, both arms and the
+accuracy runs cannot drift apart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from metering.loadgen.spec import Mode, RunSpec, Scenario, Seeds, SpecError, SutSpec
+from metering.loadgen.spec import Mode, RunSpec, Scenario, Seeds, SpecError, SutSpec, Task
 from metering.plan import MeasurementPlan
 
 MEASURABLE = ("Offline", "SingleStream")
@@ -46,4 +46,5 @@ def run_spec(
         min_query_count=1,
         seeds=seeds,
         cores=plan.cores,
+        task=cast(Task, plan.task),
     )

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from metering import canonical
 from metering.baseline.comparability import ComparabilityKey, key_of
 from metering.baseline.frozen import BASELINE
+from metering.baseline.recount import read_plan, recompute_baseline
 from metering.contract import BaselinePolicy, effective_baselines
 from metering.decimals import exact
-from metering.evidence import read_plan, recompute_baseline
 from metering.fields import Fields, instant_text
 from metering.loadgen.files import sha256_bytes, sha256_file, write_atomic
 from metering.loadgen.verify import EvidenceError

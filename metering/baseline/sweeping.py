@@ -20,22 +20,26 @@ from typing import Any
 from metering import stacks
 from metering.baseline.candidates import candidates
 from metering.baseline.plan_specs import run_spec
+from metering.datasets.truth import keep_truth
 from metering.loadgen.calibrate import check_floor, probe_rate, probe_spec, sized
 from metering.loadgen.files import sha256_input, write_json
+from metering.loadgen.library import LibraryError
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec, SutSpec
 from metering.loadgen.supervisor import run
-from metering.loadgen.verdict import ACCURACY, accuracy_outputs
+from metering.loadgen.verdict import ACCURACY
 from metering.loadgen.verify import load_run, load_spec, stored
 from metering.plan import MeasurementPlan
 from metering.stacks import StackInfo
-from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.uplift.accuracy import Verdict
+from metering.uplift.answers import AnswerCheck, answer_check
 
 RUNS, SWEEP = "runs", "sweep.json"
 FINALISTS = 3
 ROUNDS = 3
 _SCREEN_SECONDS = 0.5
-_SCREEN_SAMPLES = (128, 50_000)
+# Least and most, by the time a sample of each task takes.
+_SCREEN_SAMPLES = {"embedding": (128, 50_000), "text_recognition": (16, 10_000)}
 REFERENCE = SutSpec(
     stack="onnxruntime", threads=1, instances=1, arrangement="single", graph_optimization="none"
 )
@@ -65,7 +69,7 @@ class Cell:
 
     sut: SutSpec
     screening: RunResult
-    accuracy: Accuracy | None
+    accuracy: Verdict | None
     accuracy_run: str | None
     finals: tuple[RunResult, ...]
 
@@ -83,7 +87,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Everything measured. ``best`` is the fastest configuration that is correct."""
+    """Everything measured. ``best`` is the fastest configuration that is correct.
+
+    ``truth_sha256`` is the digest of ``truth.json`` where the task has one, else empty.
+    """
 
     plan_digest: str
     model_sha256: str
@@ -92,6 +99,7 @@ class Sweep:
     stacks: tuple[StackInfo, ...]
     cells: tuple[Cell, ...]
     as_found: SutSpec | None
+    truth_sha256: str = ""
 
     @property
     def best(self) -> Cell:
@@ -137,13 +145,17 @@ def sweep(
         suts.append(as_found)
     if not suts:
         reasons = "; ".join(f"{info.name}: {info.reason}" for info in infos if not info.available)
-        raise SweepError(f"plan.sweep.stacks: none of {plan.sweep.stacks} can run here; {reasons}")
+        raise SweepError(
+            f"plan.sweep.stacks: none of {plan.sweep.stacks} can run {plan.task} here; {reasons}"
+        )
+    truth_sha256 = _keep_truth(plan, samples, out)
     runs.total = 1 + len(suts) + (min(FINALISTS, len(suts)) + (as_found is not None)) * (1 + ROUNDS)
     reference = runs.once("reference", REFERENCE, "accuracy", "reference")
     if not reference.valid:
         raise SweepError(f"reference run: {reference.state}: {'; '.join(reference.reasons)}")
     screening = _screen(runs, suts)
-    finalists = _finalists(runs, suts, screening, reference.run_id, as_found)
+    check = answer_check(plan, out)
+    finalists = _finalists(runs, suts, screening, (reference.run_id, check), as_found)
     finals = _finals(runs, suts, finalists, screening)
     cells = tuple(
         Cell(
@@ -163,12 +175,22 @@ def sweep(
         stacks=infos,
         cells=cells,
         as_found=as_found,
+        truth_sha256=truth_sha256,
     )
     best = measured.best.samples_per_second
     if best is not None and "floor_passed" not in runs.state:
         check_floor(runs.spec(measured.best.sut, "best"), best, out / "probe")
         runs.remember(floor_passed=True)
     return measured
+
+
+def _keep_truth(plan: MeasurementPlan, samples: Path, out: Path) -> str:
+    if plan.task != "text_recognition":
+        return ""
+    try:
+        return keep_truth(samples, out)
+    except LibraryError as error:
+        raise SweepError(f"no truth to read against: {error}") from error
 
 
 class _Runs:
@@ -238,7 +260,7 @@ def _screen(runs: _Runs, suts: Sequence[SutSpec]) -> list[RunResult]:
     if "screen_samples" not in runs.state:
         probe = probe_rate(runs.spec(suts[0], "screen"), runs.out / "probe")
         seconds = min(_SCREEN_SECONDS, runs.plan.run_seconds / 2)
-        least, most = _SCREEN_SAMPLES
+        least, most = _SCREEN_SAMPLES[runs.plan.task]
         runs.remember(screen_samples=min(most, max(least, int(float(probe) * seconds))))
     found = []
     for number, sut in enumerate(suts):
@@ -251,9 +273,9 @@ def _finalists(
     runs: _Runs,
     suts: Sequence[SutSpec],
     screening: Sequence[RunResult],
-    reference: str,
+    judged_by: tuple[str, AnswerCheck],
     as_found: SutSpec | None,
-) -> dict[int, Accuracy | None]:
+) -> dict[int, Verdict | None]:
     """The fastest configurations with their accuracy; an incorrect one gives way to the next.
 
     The customer's own configuration is checked and measured with them, however slow it is. None
@@ -263,9 +285,9 @@ def _finalists(
         (number for number, result in enumerate(screening) if rate(result) is not None),
         key=lambda number: (-(rate(screening[number]) or Decimal(0)), number),
     )
-    outputs = accuracy_outputs((runs.out / RUNS / reference / ACCURACY).read_bytes())
-    floor = float(runs.plan.accuracy_floor_cosine)
-    found: dict[int, Accuracy | None] = {}
+    reference, check = judged_by
+    expected = (runs.out / RUNS / reference / ACCURACY).read_bytes()
+    found: dict[int, Verdict | None] = {}
     correct = 0
     for number in ranked:
         sut = suts[number]
@@ -275,8 +297,8 @@ def _finalists(
         found[number] = None
         if not result.valid:
             continue
-        mine = accuracy_outputs((runs.out / RUNS / result.run_id / ACCURACY).read_bytes())
-        guarded = accuracy_guard(outputs, mine, floor)
+        mine = (runs.out / RUNS / result.run_id / ACCURACY).read_bytes()
+        guarded = check.whole(expected, mine)
         found[number] = guarded
         correct += guarded.passed
     return found
@@ -285,7 +307,7 @@ def _finalists(
 def _finals(
     runs: _Runs,
     suts: Sequence[SutSpec],
-    finalists: dict[int, Accuracy | None],
+    finalists: dict[int, Verdict | None],
     screening: Sequence[RunResult],
 ) -> dict[int, list[RunResult]]:
     """Rounds over the correct finalists, each round starting one further along."""

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from metering import evidence, loadgen, stacks
+from metering import evidence, loadgen, mix, stacks
 from metering.loadgen.spec import RunSpec
 from metering.uplift.plots import PlotsMissing, write_plots
 
@@ -121,42 +121,69 @@ def _uplift(arguments: argparse.Namespace) -> int:
     found = {}
     for folder in folders:
         try:
-            found[str(folder)] = evidence.recompute(folder)
+            found[str(folder)] = evidence.recompute_member(folder)
         except loadgen.EvidenceError as error:
             where = "" if len(folders) == 1 else f"{folder}: "
             if arguments.json:
                 print_json({"kept": False, "reasons": [f"evidence: {where}{error}"]})
             print(f"evidence does not hold: {where}{error}", file=sys.stderr)
             return NO
+    first = found[str(folders[0])]
     if arguments.plots is not None:
+        if isinstance(first, evidence.Unclaimed):
+            raise WrongUse(f"--plots: {folders[0]} plans no claim, so there are no pairs to draw")
         try:
-            written = write_plots(folders[0], found[str(folders[0])], arguments.plots)
+            written = write_plots(folders[0], first, arguments.plots)
         except PlotsMissing as error:
             raise WrongUse(str(error)) from error
         for path in written:
             print(f"wrote {path}", file=sys.stderr)
     if len(folders) == 1 and traffic is None:
-        return _one_claim(arguments, found[str(folders[0])])
+        if isinstance(first, evidence.Unclaimed):
+            return _no_claim(arguments, first)
+        return _one_claim(arguments, first)
     try:
-        mix = evidence.recompute_family(found, traffic)
+        together = mix.recompute_family(found, traffic)
     except ValueError as error:
         raise WrongUse(str(error)) from error
     if arguments.json:
-        print_json(mix.to_dict())
+        print_json(together.to_dict())
     else:
-        for claim in mix.claims:
-            figures = claim.estimate
-            print(
-                f"{claim.name}: {figures.point:.2%} [{figures.lo:.2%}, {figures.hi:.2%}], bound "
-                f"{claim.bound:.2%}, p {claim.adjusted_p:.4f} (Holm): "
-                + ("kept" if claim.name in mix.kept else "not kept")
-            )
-        for name, reasons in mix.reasons.items():
-            for reason in reasons:
-                print(f"  {name}: {reason}")
-        if mix.uplift is not None:
-            print(f"mix       {mix.uplift:.2%}, all bounds together at 95 %")
-    return DONE if mix.kept else NO
+        _show_mix(together)
+    return DONE if together.kept else NO
+
+
+def _show_mix(together: mix.RecomputedFamily) -> None:
+    for claim in together.claims:
+        figures = claim.estimate
+        print(
+            f"{claim.name}: {figures.point:.2%} [{figures.lo:.2%}, {figures.hi:.2%}], bound "
+            f"{claim.bound:.2%}, p {claim.adjusted_p:.4f} (Holm): "
+            + ("kept" if claim.name in together.kept else "not kept")
+        )
+    for name, reasons in together.reasons.items():
+        for reason in reasons:
+            print(f"  {name}: {reason}")
+    print("counts    factor  baseline/s  seconds before  seconds after  model")
+    for member in together.members:
+        seconds = (member.seconds_before, member.seconds_after)
+        before, after = ("-" if value is None else f"{value:.3f}" for value in seconds)
+        print(
+            f"{member.uplift:9.2%} {1 + member.uplift:6.3f} {member.samples_per_second:>11} "
+            f"{before:>15} {after:>14}  {member.name}: {member.note}"
+        )
+    if together.uplift is not None:
+        print(f"mix       {together.uplift:.2%}, all bounds together at 95 %")
+
+
+def _no_claim(arguments: argparse.Namespace, found: evidence.Unclaimed) -> int:
+    if arguments.json:
+        print_json(found.to_dict())
+    else:
+        print(f"baseline  {found.baseline_samples_per_second} samples/s, {found.baseline.stack}")
+        print(f"accuracy  {found.baseline.accuracy.words}")
+        print(f"uplift    0.00 %, factor 1.000: {evidence.NO_CANDIDATE}")
+    return NO
 
 
 def _one_claim(arguments: argparse.Namespace, found: evidence.Recomputed) -> int:
@@ -171,7 +198,7 @@ def _one_claim(arguments: argparse.Namespace, found: evidence.Recomputed) -> int
                 f"uplift    {uplift.point:.2%} [{uplift.lo:.2%}, {uplift.hi:.2%}], "
                 f"lower 95 % bound {uplift.lower_95:.2%}, {uplift.n} pairs"
             )
-        print(f"accuracy  worst cosine {found.accuracy.min_cosine:.6f}")
+        print(f"accuracy  {found.accuracy.words}")
         tail, cache = found.tail, found.cache
         print("p99       " + ("no worse" if tail.passed else "not shown to be no worse"))
         print("cache     " + ("not measured" if cache is None else f"passed: {cache.passed}"))

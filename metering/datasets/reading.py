@@ -8,6 +8,7 @@ default ``ignore_space=True``) leaves them out, since those models guess at the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -51,8 +52,11 @@ class ReadingAccuracy:
 
     @property
     def character_error_rate(self) -> Decimal:
-        """Edits over characters of the truth, summed over the set; may pass 1."""
-        return Decimal(self.character_errors) / self.characters
+        """Edits over characters of the truth, summed over the set; may pass 1.
+
+        Where the truth is empty every edit counts as a whole character.
+        """
+        return Decimal(self.character_errors) / max(1, self.characters)
 
     @property
     def passed(self) -> bool:
@@ -129,17 +133,33 @@ def reading_accuracy(
     """Line i read against line i of the truth. Raises ValueError unless every line was read."""
     if len(truth) != len(read) or not truth:
         raise ValueError(f"lines: got {len(read)} read, wanted the {len(truth)} of the truth")
-    pairs = [
-        (_compared(wanted, floor), _compared(got, floor))
-        for wanted, got in zip(truth, read, strict=True)
-    ]
+    lines = [line_errors(wanted, got, floor) for wanted, got in zip(truth, read, strict=True)]
     return ReadingAccuracy(
-        lines=len(pairs),
-        exact_lines=sum(wanted == got for wanted, got in pairs),
-        characters=sum(len(wanted) for wanted, _ in pairs),
-        character_errors=sum(edit_distance(wanted, got) for wanted, got in pairs),
+        lines=len(lines),
+        exact_lines=sum(line.exact for line in lines),
+        characters=sum(line.characters for line in lines),
+        character_errors=sum(line.edits for line in lines),
         floor=floor,
     )
+
+
+@dataclass(frozen=True)
+class LineErrors:
+    """One line: characters of the truth, and the edits from it to what was read."""
+
+    characters: int
+    edits: int
+
+    @property
+    def exact(self) -> bool:
+        return self.edits == 0
+
+
+@functools.lru_cache(maxsize=65536)
+def line_errors(truth: str, read: str, floor: ReadingFloor) -> LineErrors:
+    """What was read of one line, spaces counted as the floor says."""
+    wanted, got = _compared(truth, floor), _compared(read, floor)
+    return LineErrors(len(wanted), edit_distance(wanted, got))
 
 
 def _compared(text: str, floor: ReadingFloor) -> str:

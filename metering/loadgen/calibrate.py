@@ -26,8 +26,8 @@ from metering.loadgen.supervisor import run
 # was slowed down by a busy machine and the run was not.
 MARGIN = 4
 _OFFLINE_HEADROOM = 1.1
-_PROBE_SAMPLES = 192
-_PROBE_ANSWERS = 16
+# By the time a sample of each task takes.
+_PROBE_SAMPLES = {"embedding": 192, "text_recognition": 24, "generation": 16}
 _PROBE_MS = 400
 _FLOOR_FACTOR = 2
 _FLOOR_PROBES = 3
@@ -60,7 +60,7 @@ def six_digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def probe_spec(spec: RunSpec, samples: int = _PROBE_SAMPLES) -> RunSpec:
+def probe_spec(spec: RunSpec, samples: int) -> RunSpec:
     """A run of a fixed number of samples and no minimum time: VALID however fast the system is.
 
     MultiStream and Server are probed with one Offline query of the same samples: theirs would need
@@ -149,7 +149,7 @@ def probe_rate(spec: RunSpec, out: Path) -> Decimal:
 
     The folder is removed when a probe was VALID. Raises CalibrationError.
     """
-    samples = _PROBE_SAMPLES if spec.task != "generation" else _PROBE_ANSWERS
+    samples = _PROBE_SAMPLES[spec.task]
     if spec.scenario in ("Offline", "SingleStream"):
         samples = max(samples, spec.min_query_count)
     if spec.scenario == "SingleStream":

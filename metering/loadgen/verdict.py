@@ -177,6 +177,11 @@ def accuracy_texts(accuracy: bytes) -> list[str]:
     return [record.data.decode() for record in _once(accuracy)]
 
 
+def logged_texts(accuracy: bytes) -> list[tuple[int, str]]:
+    """(library position, text) of every record in library order."""
+    return [(record.position, record.data.decode()) for record in answers.read_records(accuracy)]
+
+
 def accuracy_tokens(accuracy: bytes) -> list[list[int]]:
     """The generated token ids in library order, from a VALID accuracy log."""
     return [answers.decode_tokens(record.data) for record in _once(accuracy)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from metering.loadgen.spec import GraphOptimization, SutSpec
+from metering.loadgen.spec import GraphOptimization, SutSpec, Task
 from metering.stacks import (
     kernel_package,
     llama_cpp,
@@ -61,6 +61,13 @@ _REMOTE: MappingProxyType[str, str] = MappingProxyType(
         "openai": "metering.stacks.endpoint.openai_chat",
     }
 )
+_OPENERS: MappingProxyType[Task, str] = MappingProxyType(
+    {
+        "embedding": "open_system",
+        "text_recognition": "open_recogniser",
+        "generation": "open_generator",
+    }
+)
 STOCK = ("onnxruntime", "openvino", "torch", "llama.cpp")
 
 
@@ -101,6 +108,11 @@ def prepare_limit_s(sut: SutSpec) -> float:
     return float(limit(sut)) if limit is not None else 0.0
 
 
+def offers(name: str, task: Task) -> bool:
+    """Whether a stack has systems of a task at all."""
+    return hasattr(_stack(name), _OPENERS[task])
+
+
 def open_system(sut: SutSpec, model: Path, output: str) -> System:
     """Open one instance. ``output`` names the output with the embeddings; empty: the only one."""
     return _stack(sut.stack).open_system(sut, model, output)
@@ -136,6 +148,7 @@ __all__ = [
     "discover",
     "discover_stock",
     "graph_optimizations",
+    "offers",
     "open_generator",
     "open_recogniser",
     "open_system",

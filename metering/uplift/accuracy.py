@@ -9,12 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from metering.uplift.estimate import fraction_text
+
+
+class Verdict(Protocol):
+    """What is known of a system's answers, whatever the task: see also ``reading``."""
+
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def passed(self) -> bool: ...
+
+    @property
+    def words(self) -> str:
+        """What was found, in one phrase."""
+        ...
+
+    @property
+    def wanted(self) -> str:
+        """What would have passed, in one phrase."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -27,6 +49,14 @@ class Accuracy:
     samples: int
     floor: float
     passed: bool
+
+    @property
+    def words(self) -> str:
+        return f"worst cosine {self.min_cosine:.6f}"
+
+    @property
+    def wanted(self) -> str:
+        return f"at least {self.floor}"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
 """The cache test: is the candidate faster because it has seen the question before?
 
-In: the candidate, and two libraries made from the held-out sentences: ``fresh``, every sentence
-another one, and ``repeated``, a few of them over and over, equal in length position by position.
+In: the candidate, and two libraries made from the held-out samples (see ``fresh_inputs``):
+``fresh``, every one another, and ``repeated``, a few over and over, equal in length one by one.
 Out: ``cache/`` of an evidence folder and a guard. Same seeds draw the same positions, so a system
 that computes does the same work on both; one that remembers is faster on the repeated ones. Answers
 to the fresh ones are compared with the baseline's, or guessing at new questions would pass. A run
@@ -11,44 +11,44 @@ too short for LoadGen's clock is a finding too, not a fault: no computation ends
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from metering.baseline.plan_specs import run_spec
+from metering.datasets.truth import truth_of
 from metering.loadgen.calibrate import probe_spec
 from metering.loadgen.files import sha256_file
-from metering.loadgen.library import LibraryError, load_library
+from metering.loadgen.library import LibraryError, load_samples
 from metering.loadgen.settings import samples_per_query
 from metering.loadgen.spec import SutSpec
 from metering.loadgen.supervisor import run
-from metering.loadgen.verdict import ACCURACY, accuracy_outputs, logged_outputs
+from metering.loadgen.verdict import ACCURACY
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
-from metering.plan import MeasurementPlan
-from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.plan import CosineFloor, MeasurementPlan
+from metering.uplift.accuracy import Verdict
+from metering.uplift.answers import (
+    AnswerCheck,
+    CosineCheck,
+    ReadingCheck,
+    verdict_from_dict,
+)
 from metering.uplift.estimate import UpliftEstimate, fraction_text, lower_bound
+from metering.uplift.fresh_inputs import DISTINCT, FRESH, REPEATED, write_libraries
 from metering.uplift.pairs import RUNS, Pair, PairedRuns, load_paired, measure_pairs
 
-CACHE, FRESH, REPEATED, ANSWERS = "cache", "fresh.npz", "repeated.npz", "answers"
+CACHE, ANSWERS = "cache", "answers"
 CACHE_PAIRS = 10
-DISTINCT = 8
 CACHE_BOUND = 0.10
 LEVEL = 0.05
 _FREE = ("samples", "samples_sha256")
 # Enough that a run lasts some tenths of a second; docs/method.md says why that is long enough.
-_LEAST_SAMPLES, _MOST_SAMPLES = 256, 512
+_SAMPLES = {"embedding": (256, 512), "text_recognition": (24, 96)}
 # Short, so that warming up does not show a system many of the fresh inputs before they count.
 _WARM_UP_MS = 100
-_SHORTEST = 6  # First and last token stay, so four are left to make sentences different.
 _SAMPLED_OUTPUTS = 24
 _TOO_SHORT = "result_min_duration_met is false"
-_SEED = 0
-
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CacheGuard:
     point: float | None
     lower_95: float | None
     upper_95: float | None
-    answers: Accuracy | None
+    answers: Verdict | None
     passed: bool
     reason: str
 
@@ -85,40 +85,10 @@ class CacheGuard:
             point=point,
             lower_95=lower,
             upper_95=upper,
-            answers=None if answers is None else Accuracy.from_dict(answers),
+            answers=None if answers is None else verdict_from_dict(answers),
             passed=bool(data["passed"]),
             reason=str(data["reason"]),
         )
-
-
-def make_libraries(held_out: Sequence[Ids], count: int) -> tuple[list[Ids], list[Ids]]:
-    """(fresh, repeated), ``count`` sentences each. Raises LibraryError for too short sentences.
-
-    Eight sentences, spread over the lengths that occur, are the repeated ones. A fresh one has the
-    length, the first and the last token of its repeated one; the rest is drawn from all tokens.
-    """
-    by_length = sorted((ids for ids in held_out if len(ids) >= _SHORTEST), key=len)
-    if len(by_length) < DISTINCT:
-        raise LibraryError(
-            f"samples: {len(by_length)} sentences have {_SHORTEST} tokens, wanted {DISTINCT}"
-        )
-    places = np.linspace(0, len(by_length) - 1, DISTINCT).astype(int)
-    chosen = [by_length[place] for place in places]
-    tokens = np.unique(np.concatenate([ids[1:-1] for ids in held_out if len(ids) > 2]))
-    rng = np.random.default_rng(_SEED)
-    fresh: list[Ids] = []
-    seen: set[bytes] = {ids.tobytes() for ids in held_out}
-    for position in range(count):
-        model = chosen[position % DISTINCT]
-        for _ in range(1000):
-            made = np.concatenate([model[:1], rng.choice(tokens, len(model) - 2), model[-1:]])
-            if made.tobytes() not in seen:
-                break
-        else:
-            raise LibraryError(f"samples: {len(tokens)} tokens do not make {count} sentences")
-        seen.add(made.tobytes())
-        fresh.append(made.astype(np.int64))
-    return fresh, [chosen[position % DISTINCT] for position in range(count)]
 
 
 def cache_pairs(plan: MeasurementPlan) -> int:
@@ -138,17 +108,15 @@ def measure_cache(
 ) -> PairedRuns:
     """The candidate on fresh (arm base) and on repeated inputs, into ``evidence/cache``.
 
-    Runs after the uplift, with as many samples in a run. ``samples`` are the held-out sentences.
+    Runs after the uplift, with as many samples in a run. ``samples`` are the held-out ones.
     """
     out = evidence / CACHE
     out.mkdir(parents=True, exist_ok=True)
     uplift = load_paired(evidence / "uplift").base_spec
-    count = min(max(samples_per_query(uplift), _LEAST_SAMPLES), _MOST_SAMPLES)
+    least, most = _SAMPLES[plan.task]
+    count = min(max(samples_per_query(uplift), least), most)
     if not ((out / FRESH).is_file() and (out / REPEATED).is_file()):
-        for name, library in zip(
-            (FRESH, REPEATED), make_libraries(load_library(samples), 2 * count), strict=True
-        ):
-            _save(out / name, library)
+        write_libraries(uplift.task, samples, out, 2 * count)
     arms = []
     for name in (FRESH, REPEATED):
         spec = run_spec(plan, candidate, run_id="cache", model=model, samples=out / name)
@@ -173,13 +141,6 @@ def measure_cache(
     )
 
 
-def _save(path: Path, library: Sequence[Ids]) -> None:
-    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in library])]).astype(np.int64)
-    part = path.with_name(f"part-{path.name}")
-    np.savez_compressed(part, ids=np.concatenate(library), offsets=offsets)
-    part.replace(path)
-
-
 def load_cache(out: Path) -> PairedRuns:
     """The stored cache test, held to what makes it one. Raises EvidenceError."""
     paired = load_paired(out, free=_FREE)
@@ -189,7 +150,7 @@ def load_cache(out: Path) -> PairedRuns:
     for name, arm in ((FRESH, "base"), (REPEATED, "other")):
         try:
             digest = sha256_file(out / name)
-            libraries.append(load_library(out / name))
+            libraries.append(load_samples(out / name, paired.base_spec.task))
         except (OSError, LibraryError) as error:
             raise EvidenceError(f"{out.name}/{name}: {error}") from error
         for pair in paired.pairs:
@@ -197,11 +158,11 @@ def load_cache(out: Path) -> PairedRuns:
             if load_spec(out / RUNS / run_id).samples_sha256 != digest:
                 raise EvidenceError(f"{out.name}/{RUNS}/{run_id}: was not asked {name}")
     fresh, repeated = libraries
-    if [len(ids) for ids in fresh] != [len(ids) for ids in repeated]:
+    if [one.shape for one in fresh] != [one.shape for one in repeated]:
         raise EvidenceError(f"{out.name}: fresh and repeated inputs differ in length")
-    if len({ids.tobytes() for ids in fresh}) != len(fresh):
+    if len({one.tobytes() for one in fresh}) != len(fresh):
         raise EvidenceError(f"{out.name}/{FRESH}: an input occurs twice")
-    if len({ids.tobytes() for ids in repeated}) > DISTINCT:
+    if len({one.tobytes() for one in repeated}) > DISTINCT:
         raise EvidenceError(f"{out.name}/{REPEATED}: wanted {DISTINCT} different inputs at most")
     if len(fresh) < 2 * samples_per_query(paired.base_spec):
         raise EvidenceError(f"{out.name}/{FRESH}: too few inputs for a run to meet new ones")
@@ -219,12 +180,25 @@ def cache_limit(claim: float | None) -> float:
     return max(min(CACHE_BOUND, claim), claim / 2)
 
 
-def cache_guard(paired: PairedRuns, out: Path, claim: float | None, floor: float) -> CacheGuard:
+def fresh_check(plan: MeasurementPlan, out: Path) -> AnswerCheck:
+    """How answers to the fresh inputs are judged; made lines bring their text. EvidenceError."""
+    floor = plan.accuracy_floor
+    if isinstance(floor, CosineFloor):
+        return CosineCheck(float(floor.cosine))
+    try:
+        return ReadingCheck(floor, truth_of(out / FRESH))
+    except LibraryError as error:
+        raise EvidenceError(f"{out.name}/{FRESH}: {error}") from error
+
+
+def cache_guard(
+    paired: PairedRuns, out: Path, claim: float | None, check: AnswerCheck
+) -> CacheGuard:
     """Judge a cache test that :func:`load_cache` accepted. Raises EvidenceError."""
     if not paired.complete:
         reason = _at_once(paired) or "cache test: " + "; ".join(paired.faults)
         return CacheGuard(None, None, None, None, False, reason)
-    answers = _answers(paired, out, floor)
+    answers = _answers(paired, out, check)
     found: UpliftEstimate = paired.estimate()
     negated = [-value for value in paired.log_ratios()]
     upper = 1 / (1 + lower_bound(negated, LEVEL)) - 1
@@ -234,8 +208,8 @@ def cache_guard(paired: PairedRuns, out: Path, claim: float | None, floor: float
         reason = f"cache test: run {ANSWERS}, the baseline on the fresh inputs, is not VALID"
     elif not answers.passed:
         reason = (
-            f"cache test: worst cosine {answers.min_cosine:.6f} on fresh inputs, wanted at least "
-            f"{floor}: the system does not answer what it has not seen"
+            f"cache test: {answers.words} on fresh inputs, wanted {answers.wanted}: the system "
+            "does not answer what it has not seen"
         )
     elif found.lower_95 > CACHE_BOUND:
         reason = (
@@ -266,21 +240,18 @@ def _at_once(paired: PairedRuns) -> str:
     return ""
 
 
-def _answers(paired: PairedRuns, out: Path, floor: float) -> Accuracy:
+def _answers(paired: PairedRuns, out: Path, check: AnswerCheck) -> Verdict:
     """Outputs sampled from timed runs on fresh inputs, against the baseline's answers to them."""
     folder = out / ANSWERS
     result, spec = load_run(folder), load_spec(folder)
     if result.run_id != ANSWERS or result.mode != "accuracy":
         raise EvidenceError(f"{out.name}/{ANSWERS}: not the accuracy run it should be")
     if not result.valid:
-        return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
-    expected = accuracy_outputs((folder / ACCURACY).read_bytes())
-    wanted, found = [], []
+        return check.none()
+    timed = []
     for pair in paired.pairs:
-        timed = out / RUNS / pair.base.run_id
-        if load_spec(timed).samples_sha256 != spec.samples_sha256:
+        run_folder = out / RUNS / pair.base.run_id
+        if load_spec(run_folder).samples_sha256 != spec.samples_sha256:
             raise EvidenceError(f"{out.name}/{ANSWERS}: answers other questions")
-        positions, rows = logged_outputs((timed / ACCURACY).read_bytes())
-        wanted.append(expected[positions])
-        found.append(rows)
-    return accuracy_guard(np.concatenate(wanted), np.concatenate(found), floor)
+        timed.append((run_folder / ACCURACY).read_bytes())
+    return check.sampled([((folder / ACCURACY).read_bytes(), timed)])

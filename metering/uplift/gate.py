@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from metering.uplift.accuracy import Accuracy
+from metering.uplift.accuracy import Verdict
 from metering.uplift.estimate import UpliftEstimate, fraction_text
 from metering.uplift.pairs import PairedRuns
 
@@ -95,9 +95,9 @@ def aa_gate(paired: PairedRuns, claim: float | None, minimum_effect: float) -> A
 def decide(
     gate: AaGate,
     paired: PairedRuns,
-    accuracy: Accuracy,
+    accuracy: Verdict,
     minimum_effect: float,
-    timed: Accuracy | None = None,
+    timed: Verdict | None = None,
     guards: Sequence[Guard] = (),
 ) -> Decision:
     """The keep rule: gate passed, all runs VALID, accuracy passed, bound above the minimum.
@@ -109,13 +109,11 @@ def decide(
     if not gate.passed:
         reasons.append(gate.reason)
     if not accuracy.passed:
-        reasons.append(
-            f"accuracy: worst cosine {accuracy.min_cosine:.6f}, wanted at least {accuracy.floor}"
-        )
+        reasons.append(f"accuracy: {accuracy.words}, wanted {accuracy.wanted}")
     if timed is not None and not timed.passed:
         reasons.append(
-            f"outputs of timed runs: worst cosine {timed.min_cosine:.6f} over {timed.samples} "
-            f"samples, wanted at least {timed.floor}: the system answers otherwise when timed"
+            f"outputs of timed runs: {timed.words} over {timed.samples} samples, wanted "
+            f"{timed.wanted}: the system answers otherwise when timed"
         )
     reasons += [guard.reason for guard in guards if not guard.passed and paired.complete]
     if not paired.complete:

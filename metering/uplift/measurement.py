@@ -11,18 +11,18 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from metering.baseline.frozen import Baseline
 from metering.baseline.plan_specs import run_spec
+from metering.datasets.truth import keep_truth
 from metering.loadgen.calibrate import matched
 from metering.loadgen.files import write_json
 from metering.loadgen.spec import RunSpec, SutSpec
 from metering.loadgen.supervisor import run
-from metering.loadgen.verdict import ACCURACY, accuracy_outputs, logged_outputs
+from metering.loadgen.verdict import ACCURACY
 from metering.loadgen.verify import EvidenceError, load_run, load_spec, stored
 from metering.plan import MeasurementPlan
-from metering.uplift.accuracy import Accuracy, accuracy_guard
+from metering.uplift.accuracy import Verdict
+from metering.uplift.answers import AnswerCheck, answer_check
 from metering.uplift.pairs import RUNS, Pair, PairedRuns, measure_pairs, sizing
 
 ACCURACY_JSON = "accuracy.json"
@@ -120,10 +120,10 @@ def measure_accuracy(
     model: Path,
     samples: Path,
     evidence: Path,
-) -> Accuracy:
+) -> Verdict:
     """Outputs of ``candidate`` against those of the baseline, into ``evidence/accuracy``.
 
-    ``samples`` should be sentences the search never saw. A run that is not VALID fails the guard.
+    ``samples`` should be ones the search never saw. A run that is not VALID fails the guard.
     """
     out = evidence / "accuracy"
     arms = {"reference": baseline.sut, "candidate": candidate}
@@ -132,59 +132,63 @@ def measure_accuracy(
         if not stored(out / RUNS / run_id):
             (out / RUNS).mkdir(parents=True, exist_ok=True)
             run(spec, out / RUNS / run_id)
-    accuracy = recompute_accuracy(out, float(plan.accuracy_floor_cosine))
+    truth = {}
+    if plan.task == "text_recognition":
+        truth = {"truth_sha256": keep_truth(samples, out)}
+    accuracy = recompute_accuracy(out, answer_check(plan, out))
     document = {
         "schema": ACCURACY_SCHEMA,
         "reference": "reference",
         "candidate": "candidate",
+        **truth,
         **accuracy.to_dict(),
     }
     write_json(out / ACCURACY_JSON, document)
     return accuracy
 
 
-def recompute_accuracy(out: Path, floor: float) -> Accuracy:
+def recompute_accuracy(out: Path, check: AnswerCheck) -> Verdict:
     """The guard worked out from the two accuracy logs in ``out/runs``. Raises EvidenceError."""
-    outputs, specs = [], []
+    logs, specs = [], []
     for run_id in ("reference", "candidate"):
         folder = out / RUNS / run_id
         result = load_run(folder)
         if result.run_id != run_id or result.mode != "accuracy":
             raise EvidenceError(f"{out.name}/{RUNS}/{run_id}: not the accuracy run it should be")
         if not result.valid:
-            return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
-        outputs.append(accuracy_outputs((folder / ACCURACY).read_bytes()))
+            return check.none()
+        logs.append((folder / ACCURACY).read_bytes())
         specs.append(load_spec(folder))
     _check_same_questions(specs)
-    return accuracy_guard(outputs[0], outputs[1], floor)
+    check.asked(specs[0].samples_sha256, f"{out.name}/{RUNS}")
+    return check.whole(*logs)
 
 
-def timed_accuracy(paired: PairedRuns, measured: Path, answers: Path, floor: float) -> Accuracy:
+def timed_accuracy(
+    paired: PairedRuns, measured: Path, answers: Path, check: AnswerCheck
+) -> Verdict:
     """Outputs sampled while the runs of ``measured`` were timed, against those that the same system
     gave in the accuracy runs of ``answers``.
 
     A system that computes only when it is checked fails here. No sampled output at all fails too.
-    Raises EvidenceError when the two were asked about other sentences.
+    Raises EvidenceError when the two were asked about other samples.
     """
-    expected, found = [], []
+    logged = []
     for arm, run_id in (("base", "reference"), ("other", "candidate")):
         folder = answers / RUNS / run_id
         if not load_run(folder).valid:
-            return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
-        outputs = accuracy_outputs((folder / ACCURACY).read_bytes())
+            return check.none()
         questions = load_spec(folder).samples_sha256
+        timed = []
         for pair in paired.pairs:
-            timed = measured / RUNS / getattr(pair, arm).run_id
-            if not (timed / ACCURACY).is_file():
+            run_folder = measured / RUNS / getattr(pair, arm).run_id
+            if not (run_folder / ACCURACY).is_file():
                 continue
-            if load_spec(timed).samples_sha256 != questions:
-                raise EvidenceError("accuracy: asked about other sentences than the timed runs")
-            positions, rows = logged_outputs((timed / ACCURACY).read_bytes())
-            expected.append(outputs[positions])
-            found.append(rows)
-    if not found:
-        return Accuracy(-1.0, -1.0, 0.0, 0, floor, passed=False)
-    return accuracy_guard(np.concatenate(expected), np.concatenate(found), floor)
+            if load_spec(run_folder).samples_sha256 != questions:
+                raise EvidenceError("accuracy: asked about other samples than the timed runs")
+            timed.append((run_folder / ACCURACY).read_bytes())
+        logged.append(((folder / ACCURACY).read_bytes(), timed))
+    return check.sampled(logged)
 
 
 def _check_same_questions(specs: list[RunSpec]) -> None:

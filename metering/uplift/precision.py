@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metering.stacks import STOCK
 from metering.uplift.estimate import fraction_text
 
 # Relative error of a whole row. Two float32 stacks that add in another order come to some 1e-6;
@@ -50,6 +51,21 @@ class PrecisionGuard:
             passed=bool(data["passed"]),
             reason=str(data["reason"]),
         )
+
+
+def pinned_precision(stack: str) -> PrecisionGuard:
+    """The guard of a task whose answers are texts, which show no rounding.
+
+    A stock stack computes in float32 because its adapter pins it; of anything else nothing is
+    known, and that is no proof.
+    """
+    reason = ""
+    if stack not in STOCK:
+        reason = (
+            f"precision: texts do not show how many bits {stack} computed with, wanted a stock "
+            "stack pinned to float32"
+        )
+    return PrecisionGuard(None, FLOAT32_BOUND, not reason, reason)
 
 
 def precision_guard(compared: Sequence[tuple[str, Rows, Rows]]) -> PrecisionGuard:

@@ -18,7 +18,12 @@ from metering.uplift.gate import Guard
 from metering.uplift.guards import HeldBackGuard, held_back_guard
 from metering.uplift.order import WARM_UP_PAIRS
 from metering.uplift.pairs import RUNS, PairedRuns
-from metering.uplift.precision import PrecisionGuard, Rows, precision_guard
+from metering.uplift.precision import (
+    PrecisionGuard,
+    Rows,
+    pinned_precision,
+    precision_guard,
+)
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,12 @@ def second_method(aa: PairedRuns, uplift: PairedRuns, evidence: Path) -> SecondM
         conditions = conditions_guard([one[0] for one in seen], [one[1] for one in seen])
     else:
         conditions = ConditionsGuard(None, None, False, "conditions: the uplift broke off")
+    if uplift.base_spec.task == "embedding":
+        precision = precision_guard(list(_compared(uplift, evidence)))
+    else:
+        precision = pinned_precision(uplift.other.stack)
     return SecondMethod(
-        precision=precision_guard(list(_compared(uplift, evidence))),
+        precision=precision,
         conditions=conditions,
         held_back=held_back_guard(aa, uplift),
     )

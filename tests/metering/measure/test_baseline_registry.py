@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from metering import baseline, stacks
 from metering.__main__ import main
 from metering.baseline.comparability import NotComparable, key_of
+from metering.baseline.recount import read_plan, recompute_baseline
 from metering.baseline.registry import (
     Entry,
     append,
@@ -34,7 +35,6 @@ from metering.baseline.registry import (
 )
 from metering.baseline.schedule import due
 from metering.contract import BaselinePolicy
-from metering.evidence import read_plan, recompute_baseline
 from metering.loadgen import EvidenceError
 from metering.plan import MeasurementPlan
 from metering.refusal import Refusal

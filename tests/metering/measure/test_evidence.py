@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import shutil
 import statistics
@@ -16,7 +15,10 @@ import pytest
 
 from metering.evidence import recompute
 from metering.loadgen import EvidenceError
-from metering.uplift import estimate
+from metering.uplift import estimate, fresh_inputs
+from tests.metering.measure import evidence_chain as chain
+from tests.metering.measure.tiny_recogniser import glyph_lines, write_lines, write_recogniser
+from tests.quick import some
 
 
 def rates(evidence: Path, part: str) -> list[tuple[Decimal, Decimal]]:
@@ -202,14 +204,17 @@ def slow_down(pairs: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_measurement_from_sweep_to_decision(inputs: dict[str, Any], tmp_path: Path) -> None:
-    source = Path(__file__).with_name("evidence_chain.py")
-    spec = importlib.util.spec_from_file_location("evidence_chain", source)
-    assert spec is not None
-    assert spec.loader is not None
-    chain = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(chain)
-    chain.build(tmp_path / "evidence", inputs["model"], inputs["samples"])
+@pytest.mark.parametrize("task", some(["embedding", "text_recognition"], 1))
+def test_a_whole_measurement_from_sweep_to_decision(
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    model, samples, plan = inputs["model"], inputs["samples"], chain.chain_plan(task)
+    if task == "text_recognition":
+        model, samples = tmp_path / "reader.onnx", tmp_path / "lines.npz"
+        write_recogniser(model)
+        write_lines(samples, seed=1, count=48)
+        monkeypatch.setattr(fresh_inputs, "text_lines", glyph_lines)
+    chain.build(tmp_path / "evidence", model, samples, plan)
     found = recompute(tmp_path / "evidence")
     assert found.accuracy.passed
     # Whether a busy machine is measurable is its own affair; either way there is one clear answer.
@@ -230,11 +235,10 @@ def test_a_whole_measurement_from_sweep_to_decision(inputs: dict[str, Any], tmp_
     assert {row["sut"]["stack"] for row in frozen["table"]} == {"onnxruntime", "openvino"}
     # A second build finds everything done and changes nothing that was measured.
     before = {p: p.read_bytes() for p in (tmp_path / "evidence").rglob("result.json")}
-    plan = chain.chain_plan()
     chain.baseline.sweep(
         plan,
-        inputs["model"],
-        inputs["samples"],
+        model,
+        samples,
         tmp_path / "evidence/baseline",
         as_found=chain.SutSpec(
             "onnxruntime", arrangement="padded", batch=2, graph_optimization="basic"

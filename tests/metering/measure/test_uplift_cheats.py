@@ -31,7 +31,7 @@ from metering.uplift.conditions import Conditions, conditions_guard
 from metering.uplift.guards import held_back_guard
 from metering.uplift.order import WARM_UP_PAIRS, draw_order
 from metering.uplift.precision import FLOAT32_BOUND, precision_guard
-from tests.metering.measure.test_uplift_guards import FLOOR, PAIRS, measured, plan, played_by
+from tests.metering.measure.test_uplift_guards import CHECK, FLOOR, PAIRS, measured, plan, played_by
 
 __all__ = ["plan"]
 
@@ -188,7 +188,7 @@ def test_answers_learned_for_the_set_that_is_measured(
     case = f"tuned:{inputs['samples']}"
     measured(plan, inputs, evidence, monkeypatch, case)
     out = evidence / "cache"
-    guard = cache_guard(load_cache(out), out, 0.3, FLOOR)
+    guard = cache_guard(load_cache(out), out, 0.3, CHECK)
     assert guard.answers is not None
     assert guard.answers.passed
     assert not guard.passed

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from metering.__main__ import main
-from metering.evidence import recompute, recompute_family
+from metering.evidence import recompute
+from metering.mix import recompute_family
 from metering.uplift import estimate
 
 ROOT = Path(__file__).resolve().parents[3]

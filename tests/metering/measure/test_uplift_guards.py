@@ -26,21 +26,22 @@ from metering.loadgen.supervisor import supervise
 from metering.plan import MeasurementPlan
 from metering.uplift import PairedRuns, cache, decide, load_paired, measure_pairs, pairs
 from metering.uplift.accuracy import Accuracy
+from metering.uplift.answers import CosineCheck
 from metering.uplift.cache import (
     CACHE_BOUND,
-    DISTINCT,
     CacheGuard,
     cache_guard,
     cache_limit,
     load_cache,
-    make_libraries,
 )
+from metering.uplift.fresh_inputs import DISTINCT, FRESH, REPEATED, make_libraries
 from metering.uplift.gate import AaGate
 from metering.uplift.guards import P99_BOUND, TailGuard, tail_guard
 from tests.quick import some
 
 CHILD = Path(__file__).with_name("cheating_child.py")
 PAIRS, FLOOR = 6, 0.9999
+CHECK = CosineCheck(FLOOR)
 OPEN_GATE = AaGate(0.0, 0.0, 0.02, True, "")
 SAME = Accuracy(1.0, 1.0, 0.0, 96, FLOOR, passed=True)
 
@@ -167,8 +168,7 @@ def measured(
 ) -> PairedRuns:  # fmt: skip
     """The product's cache test; the baseline's answers come from the honest system."""
     # Enough that answering all from memory takes longer than the millisecond a run must last.
-    monkeypatch.setattr(cache, "_LEAST_SAMPLES", 1024)
-    monkeypatch.setattr(cache, "_MOST_SAMPLES", 1024)
+    monkeypatch.setitem(cache._SAMPLES, "embedding", (1024, 1024))
     found = played(plan, inputs, evidence, monkeypatch, case)
     assert found.complete, found.faults
     return found
@@ -196,7 +196,7 @@ def test_a_system_that_caches_its_outputs_is_caught(
     measured(plan, inputs, evidence, monkeypatch, "caching")
     out = evidence / "cache"
     paired = load_cache(out)
-    guard = cache_guard(paired, out, 0.3, FLOOR)
+    guard = cache_guard(paired, out, 0.3, CHECK)
     assert not guard.passed
     assert "outputs are cached" in guard.reason
     assert guard.lower_95 is not None
@@ -230,11 +230,11 @@ def test_answers_too_quick_for_the_clock_are_a_finding(
         "probe_spec",
         lambda spec, samples: dataclasses.replace(probe_spec(spec, samples), min_duration_ms=20),
     )
-    monkeypatch.setattr(cache, "_MOST_SAMPLES", 256)
+    monkeypatch.setitem(cache._SAMPLES, "embedding", (256, 256))
     paired = played(plan, inputs, evidence, monkeypatch, case)
     assert not paired.complete
     assert "INVALID" in paired.faults[0]
-    guard = cache_guard(load_cache(evidence / "cache"), evidence / "cache", 0.3, FLOOR)
+    guard = cache_guard(load_cache(evidence / "cache"), evidence / "cache", 0.3, CHECK)
     assert not guard.passed
     assert finding in guard.reason
     assert ("outputs are cached" in guard.reason) == (case == "caching")
@@ -296,19 +296,19 @@ def restate(run: Path, model: str, build: str) -> None:
 
 def refusals_of_edited_evidence(out: Path) -> None:
     """What would hide a cache: repeated inputs that are not, inputs or runs that are missing."""
-    samples = {name: (out / name).read_bytes() for name in (cache.FRESH, cache.REPEATED)}
-    (out / cache.REPEATED).write_bytes(samples[cache.FRESH])
+    samples = {name: (out / name).read_bytes() for name in (FRESH, REPEATED)}
+    (out / REPEATED).write_bytes(samples[FRESH])
     with pytest.raises(EvidenceError, match="was not asked repeated"):
         load_cache(out)
-    (out / cache.REPEATED).unlink()
+    (out / REPEATED).unlink()
     with pytest.raises(EvidenceError, match=r"repeated\.npz"):
         load_cache(out)
-    (out / cache.REPEATED).write_bytes(samples[cache.REPEATED])
+    (out / REPEATED).write_bytes(samples[REPEATED])
     with pytest.raises(EvidenceError, match="differ in more than the system"):
         load_paired(out)
     document = json.loads((out / "pairs.json").read_text())
     spec = RunSpec.from_dict(document["base_spec"])
-    assert len(load_library(out / cache.FRESH)) == 2 * samples_per_query(spec)
+    assert len(load_library(out / FRESH)) == 2 * samples_per_query(spec)
     shutil.rmtree(out / "runs" / document["pairs"][2]["other"])
     with pytest.raises(EvidenceError):
         load_cache(out)
@@ -324,7 +324,7 @@ def test_who_computes_is_not_caught_and_who_guesses_is(
     case: str,
 ) -> None:
     paired = measured(plan, inputs, evidence, monkeypatch, case)
-    guard = cache_guard(paired, evidence / "cache", None, FLOOR)
+    guard = cache_guard(paired, evidence / "cache", None, CHECK)
     assert guard.answers is not None
     assert guard.answers.passed == (case == "honest")
     if case == "guessing":
