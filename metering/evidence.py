@@ -9,7 +9,8 @@ Several folders together are ``mix``'s. Nothing here writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -147,12 +148,17 @@ def recompute(evidence: Path) -> Recomputed:
     claim = None if uplift is None else uplift.lower_95
     gate = aa_gate(aa_runs, claim, minimum_effect)
     accuracy = _accuracy(evidence / "accuracy", plan, runs)
-    timed = timed_accuracy(
-        runs, evidence / "uplift", evidence / "accuracy", answer_check(plan, evidence / "accuracy")
-    )
+    with _comparing("uplift"):
+        timed = timed_accuracy(
+            runs,
+            evidence / "uplift",
+            evidence / "accuracy",
+            answer_check(plan, evidence / "accuracy"),
+        )
     tail = tail_guard(runs)
     cache = _cache(evidence / CACHE, plan, runs, claim)
-    second = second_method(aa_runs, runs, evidence) if demands_cache_test(plan) else None
+    with _comparing("uplift"):
+        second = second_method(aa_runs, runs, evidence) if demands_cache_test(plan) else None
     guards = (tail, *((cache,) if cache else ()), *(second.guards if second else ()))
     return Recomputed(
         baseline_samples_per_second=baseline.samples_per_second,
@@ -210,12 +216,8 @@ def _accuracy(out: Path, plan: MeasurementPlan, runs: PairedRuns) -> Verdict:
     recorded = read_object(out / ACCURACY_JSON)
     if plan.task == "text_recognition" and sha256_file(out / TRUTH) != recorded.get("truth_sha256"):
         raise EvidenceError(f"{out.name}/{TRUTH}: its SHA-256 is not that of {ACCURACY_JSON}")
-    try:
+    with _comparing(out.name):
         found = recompute_accuracy(out, answer_check(plan, out))
-    except ValueError as error:
-        if isinstance(error, EvidenceError):
-            raise
-        raise EvidenceError(f"{out.name}: outputs cannot be compared ({error})") from error
     if any(recorded.get(name) != value for name, value in found.to_dict().items()):
         raise EvidenceError(f"{out.name}/{ACCURACY_JSON}: is not what the accuracy logs say")
     reference = load_spec(out / RUNS / "reference")
@@ -257,12 +259,19 @@ def _cache(
                 builds.add((spec.model_sha256, spec.package_sha256, result.stack_digest))
     if len(builds) > 1:
         raise EvidenceError(f"{CACHE}: tested another model or build than was measured")
-    try:
+    with _comparing(CACHE):
         return cache_guard(paired, out, claim, fresh_check(plan, out))
+
+
+@contextmanager
+def _comparing(where: str) -> Iterator[None]:
+    """Outputs of another form, or to samples that are not there: evidence that does not hold."""
+    try:
+        yield
     except (ValueError, IndexError) as error:
         if isinstance(error, EvidenceError):
             raise
-        raise EvidenceError(f"{CACHE}: outputs cannot be compared ({error})") from error
+        raise EvidenceError(f"{where}: outputs cannot be compared ({error})") from error
 
 
 def runs_folder(out: Path) -> Path:

@@ -282,6 +282,18 @@ def test_a_recogniser_that_guesses_at_new_lines_is_not_kept(reading: Path) -> No
     assert any("does not answer what it has not seen" in text for text in found.decision.reasons)
 
 
+def test_answers_that_cannot_be_compared_are_refused_with_a_reason(
+    reading: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A truth of fewer lines than were read, every digest made to fit."""
+    truth = reading / "accuracy/truth.json"
+    edit(truth, lambda told: told["texts"].pop())
+    digest = hashlib.sha256(truth.read_bytes()).hexdigest()
+    edit(reading / "accuracy/accuracy.json", lambda told: told.update(truth_sha256=digest))
+    assert main(["uplift", str(reading)]) == 1
+    assert "accuracy: outputs cannot be compared (lines: got 48" in capsys.readouterr().err
+
+
 EDITS: list[tuple[str, Callable[[Any], None], str]] = [
     ("baseline/truth.json", lambda d: d["texts"].__setitem__(0, "0"), "SHA-256 is not that of"),
     ("accuracy/truth.json", lambda d: d["texts"].__setitem__(0, "0"), "SHA-256 is not that of"),
