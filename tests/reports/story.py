@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from metering import canonical
+from metering.baseline import Baseline
 from metering.contract import Contract, LedgerState, Party, fee, flat_share
 from metering.evidence import recompute
 from metering.ledger import build_invoice
+from metering.loadgen.days import run_days
 from metering.plan import MeasurementPlan, Period, PriceBook
-from metering.savings import savings_line, verified_savings
+from metering.savings import (
+    Override,
+    Sufficiency,
+    demands_sufficiency,
+    evidence_of,
+    savings_line,
+    verified_savings,
+)
 from metering.uplift.pairs import load_paired
-from metering.usage import TrafficShare, aggregate, generate_month, read_events
+from metering.usage import Coverage, TrafficShare, generate_month, metered, read_events
 from reports import envelope, manifest, pdfsign, sshsig
 from reports.archive import write
 from reports.bundle import BILLING, FACTS, REPORT, STATEMENT, verify_text
@@ -36,9 +45,12 @@ from reports.log import TransparencyLog
 from reports.pdf import render, renderer
 from reports.recount import savings_document
 from reports.statement import billing_statement, evidence_digest, measurement_statement
+from reports.sufficiency import sufficiency_facts
 from tests.reports.parties import Sides
 
 RECORDING = Path(__file__).parent / "recorded_evidence.tar.xz"
+# Recorded under the method that examines sufficiency; the other one is of the first method.
+EXAMINED_RECORDING = Path(__file__).parent / "recorded_examined.tar.xz"
 MODEL, SYSTEM = "paraphrase-MiniLM-L3-v2", "edge-box-7 revision B"
 LABEL = "2026-11"
 NUMBER = "INV-2026-0007"
@@ -55,17 +67,19 @@ class Story:
     payload: bytes
 
 
-def unpack_recording(evidence: Path) -> None:
+def unpack_recording(evidence: Path, recording: Path = RECORDING) -> None:
     evidence.mkdir(parents=True)
-    with tarfile.open(RECORDING) as recording:
-        recording.extractall(evidence, filter="data")
+    with tarfile.open(recording) as packed:
+        packed.extractall(evidence, filter="data")
 
 
-def tell(evidence: Path, *, samples: int = 2_000_000_000) -> Story:
+def tell(
+    evidence: Path, *, samples: int = 2_000_000_000, overrides: Sequence[Override] = ()
+) -> Story:
     """Measured facts, then usage, savings, fee and invoice into `evidence`, then all facts."""
     measured = measured_facts(evidence)
     payload = measurement_statement(evidence, measured)
-    facts = money(evidence, measured, payload, samples)
+    facts = money(evidence, measured, payload, samples, overrides)
     return Story(evidence, facts, payload)
 
 
@@ -199,21 +213,42 @@ def contract() -> Contract:
     )
 
 
-def money(evidence: Path, measured: MeasurementFacts, payload: bytes, samples: int) -> ReportFacts:
+def examined(
+    evidence: Path, cover: Coverage, baseline: Baseline, overrides: Sequence[Override]
+) -> tuple[Sufficiency, ...]:
+    """What the portal examines under the plan's method: nothing under the first two."""
+    plan = MeasurementPlan.from_json(strict_json((evidence / "plan.json").read_bytes()))
+    if not demands_sufficiency(plan.method_version):
+        return ()
+    terms = contract()
+    days = run_days(evidence / "baseline" / "runs", baseline.runs, terms.zone)
+    found = evidence_of(cover, days, contract=terms, meter_zone=plan.zone)
+    return (Sufficiency(cover.model, cover.system, found, tuple(overrides)),)
+
+
+def money(
+    evidence: Path,
+    measured: MeasurementFacts,
+    payload: bytes,
+    samples: int,
+    overrides: Sequence[Override],
+) -> ReportFacts:
     terms = contract()
     plan = MeasurementPlan.from_json(strict_json((evidence / "plan.json").read_bytes()))
     book = PriceBook("EUR", Decimal("0.048"), datetime(2026, 1, 1, tzinfo=UTC), "price list 2026")
     period = Period.month(LABEL, terms.zone)
     events = generate_month([TrafficShare(MODEL, SYSTEM)], period, samples=samples, seed=3)
     data = "".join(f"{line}\n" for line in events).encode()
-    totals = aggregate(
+    totals, (cover,) = metered(
         read_events(data.splitlines(keepends=True)),
         period,
         terms.zone,
+        [(MODEL, SYSTEM)],
         known={(MODEL, SYSTEM)},
         not_before=terms.valid_from,
     )
     found = recompute(evidence)
+    sufficiency = examined(evidence, cover, found.baseline, overrides)
     line = savings_line(
         model=MODEL,
         system=SYSTEM,
@@ -230,12 +265,15 @@ def money(evidence: Path, measured: MeasurementFacts, payload: bytes, samples: i
         method_version=plan.method_version,
         kept=found.decision.kept,
         not_kept_reason="; ".join(found.decision.reasons),
+        gate="; ".join(filter(None, (item.verdict.gate for item in sufficiency))),
     )
     verified = verified_savings([line], evidence_digest=sha256_bytes(payload))
     breakdown = fee(terms, LedgerState(), verified)
+    noted = [text for item in sufficiency for text in item.verdict.noted]
     invoice = build_invoice(
-        breakdown, contract=terms, plan=plan, number=NUMBER, series="INV-2026", issued_at=ISSUED
-    )
+        breakdown, contract=terms, plan=plan, number=NUMBER, series="INV-2026", issued_at=ISSUED,
+        notes=noted,
+    )  # fmt: skip
     inputs = {"known": [[MODEL, SYSTEM]], "not_before": "2026-01-01T00:00:00Z", "cutoff": None}
     parts = {
         "contract.json": canonical.dumps(terms.to_json()),
@@ -243,7 +281,7 @@ def money(evidence: Path, measured: MeasurementFacts, payload: bytes, samples: i
         f"usage/{LABEL}/events.jsonl": data,
         f"usage/{LABEL}/totals.json": canonical.dumps(totals.to_json()),
         f"usage/{LABEL}/inputs.json": canonical.dumps(inputs),
-        f"savings/{LABEL}.json": savings_document([line], LedgerState(), breakdown),
+        f"savings/{LABEL}.json": savings_document([line], LedgerState(), breakdown, sufficiency),
         f"invoice/{NUMBER}.json": canonical.dumps(invoice.to_json()),
     }
     for name, part in parts.items():
@@ -339,6 +377,9 @@ def money(evidence: Path, measured: MeasurementFacts, payload: bytes, samples: i
             ],
             "evidence_digest": evidence_digest(evidence),
             "measurement_statement_sha256": sha256_bytes(payload),
+            "sufficiency": [
+                item.model_dump(mode="json") for item in sufficiency_facts(sufficiency)
+            ],
         }
     )
 
