@@ -59,6 +59,7 @@ GET = {
     "audits:review": MEASURED,
     "audits:statement": MEASURED,
     "audits:envelope": MEASURED,
+    "audits:sufficiency": MONEY,
     "billing:usage": MONEY_LIST,
     "billing:usage-batches": MONEY_LIST,
     "billing:usage-batch": MONEY,
@@ -111,6 +112,7 @@ POST = {
     "audits:approve": (403, 403, 400, 403, 403, 403, 403),
     "audits:reject": (403, 403, 400, 403, 403, 403, 403),
     "audits:finding": (403, 403, 400, 403, 403, 403, 403),
+    "audits:override": (403, 403, 400, 403, 403, 403, 403),
     "audits:resolve": (403, 403, 302, 403, 403, 403, 403),
 }
 # Open to those who are not signed in; Django's own views with tests of their own below.

@@ -51,7 +51,9 @@ def url_of(route: Route, stage: Stage) -> str:
         "savings_id": stage.invoice.savings_id,
         "invoice_id": stage.invoice.pk,
         "dispute_id": stage.organisation.disputes.get().pk,
-        "period_id": stage.invoice.period_id,
+        "period_id": (
+            stage.open_period.pk if "review_id" in route.arguments else stage.invoice.period_id
+        ),
         "name": "journal",
         "report_id": stage.report.pk,
         "file_id": stage.report.pdf_id,

@@ -8,7 +8,8 @@ from ninja import Router
 from ninja.pagination import LimitOffsetPagination, paginate
 
 from portal.api.auth import actor_of
-from portal.api.schemas import DisputeOut, ErrorOut, InvoiceOut, SavingsOut
+from portal.api.schemas import DisputeOut, ErrorOut, InvoiceOut, OverrideOut, SavingsOut
+from portal.audits.selectors import override_get, override_list
 from portal.billing import selectors
 
 router = Router(tags=["billing"])
@@ -57,3 +58,24 @@ def disputes(request: HttpRequest) -> Any:
 def dispute(request: HttpRequest, dispute_id: UUID) -> Any:
     """One dispute: its lines and how the payable is split."""
     return selectors.dispute_get(actor=actor_of(request), dispute_id=dispute_id)
+
+
+@router.get(
+    "/sufficiency-overrides",
+    response=list[OverrideOut],
+    operation_id="list_sufficiency_overrides",
+)
+@paginate(LimitOffsetPagination)
+def overrides(request: HttpRequest) -> Any:
+    """Auditors' overrides of rules of sufficiency; what was examined stands in the savings."""
+    return override_list(actor=actor_of(request))
+
+
+@router.get(
+    "/sufficiency-overrides/{override_id}",
+    response={200: OverrideOut, 404: ErrorOut},
+    operation_id="get_sufficiency_override",
+)
+def override(request: HttpRequest, override_id: UUID) -> Any:
+    """One override, as it was stated."""
+    return override_get(actor=actor_of(request), override_id=override_id)

@@ -183,6 +183,24 @@ class DisputeOut(Schema):
         return str(row.invoice.currency)
 
 
+class OverrideOut(Schema):
+    """An auditor's override of one rule of sufficiency in one period."""
+
+    id: UUID
+    period_id: UUID
+    period: str
+    measurement_id: UUID
+    rule: str
+    found: str
+    stated_by: str
+    reason: str
+    created_at: datetime
+
+    @staticmethod
+    def resolve_period(row: Any) -> str:
+        return str(row.period.label)
+
+
 class FateOut(Schema):
     line: int
     fate: str

@@ -1,8 +1,12 @@
 """What an auditor hands in: a signed envelope, a rejection, a finding."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from django import forms
 
 from portal.audits.models import Finding
+from portal.audits.overrides import LONGEST_REASON
 
 LARGEST_ENVELOPE_BYTES = 2 * 1024 * 1024
 
@@ -47,3 +51,21 @@ class FindingForm(forms.Form):
     text = forms.CharField(
         label="Finding", max_length=4000, widget=forms.Textarea(attrs={"rows": 3})
     )
+
+
+class OverrideForm(forms.Form):
+    """The auditor's decision to bill although one rule of sufficiency does not hold."""
+
+    rule = forms.ChoiceField(help_text="One decision, one reason: each rule is overridden alone.")
+    reason = forms.CharField(
+        label="Reason",
+        max_length=LONGEST_REASON,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Printed with your name on the savings, the invoice and the signed report.",
+    )
+
+    def __init__(self, *args: Any, rules: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["rule"]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = rules

@@ -4,7 +4,7 @@ from django.db.models import QuerySet
 
 from portal.accounts.access import get_or_404, scope
 from portal.accounts.models import Membership
-from portal.audits.models import AuditorKey, Review
+from portal.audits.models import AuditorKey, Review, SufficiencyOverride
 
 
 def review_list(*, actor: Membership) -> QuerySet[Review]:
@@ -28,3 +28,14 @@ def review_get(*, actor: Membership, review_id: object) -> Review:
 def auditor_key_list(*, actor: Membership) -> QuerySet[AuditorKey]:
     """Registered public keys of auditors."""
     return scope(actor, AuditorKey.objects.select_related("auditor"), "reviews")
+
+
+def override_list(*, actor: Membership) -> QuerySet[SufficiencyOverride]:
+    """Auditors' overrides of sufficiency; they are about money, so who sees bills sees them."""
+    rows = SufficiencyOverride.objects.select_related("period", "auditor")
+    return scope(actor, rows, "billing")
+
+
+def override_get(*, actor: Membership, override_id: object) -> SufficiencyOverride:
+    """One of `override_list`, or Http404."""
+    return get_or_404(override_list(actor=actor), override_id)

@@ -7,17 +7,20 @@ only checks it. Everybody else reads.
 import json
 
 from django.contrib import messages
+from django.db.models import Exists, OuterRef
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.accounts.access import get_or_404, may
+from portal.accounts.access import get_or_404, may, sees
 from portal.audits import selectors, services
 from portal.audits.filters import ReviewFilter
 from portal.audits.forms import ApproveForm, FindingForm, RejectForm
 from portal.audits.models import Finding, Review
 from portal.audits.tables import ReviewTable
+from portal.billing.models import SavingsRecord
+from portal.billing.selectors import period_list
 from portal.runs.selectors import measurement_get
 from portal.runs.views_measurement import measurement_context
 from portal.web.access import ActorRequest, chart_page, for_doers_of, for_readers_of
@@ -66,6 +69,10 @@ def _page(
         **measurement_context(request, measurement),
         "review": shown,
         "findings": shown.findings.all(),
+        "sees_money": sees(request.actor, "billing"),
+        "periods": period_list(actor=request.actor)
+        .filter(contract_id=measurement.contract_version.contract_id)
+        .annotate(computed=Exists(SavingsRecord.objects.filter(period=OuterRef("pk")))),
         "statement": json.dumps(json.loads(shown.statement), indent=2, ensure_ascii=False),
         "signers": _signers(shown),
         "decides": decides,

@@ -55,6 +55,8 @@ def savings_figures(record: SavingsRecord) -> tuple[Figure, ...]:
             f"{signed_percent(first['uplift_lower_95'], 2)}"
         )
     note = f"estimate {fixed(record.point, 6)}" if record.kept else "not kept, nothing is billed"
+    if any(line.get("gate") for line in lines):
+        note = f"evidence not sufficient, nothing is billed; estimate {fixed(record.point, 6)}"
     return (
         Figure("Volume", number(record.volume_samples), "samples", formula=COUNTED,
                inputs=tuple((fate, number(n)) for fate, n in usage_counts(record)), api=api),
@@ -90,9 +92,11 @@ def inputs_of(line: dict[str, Any], currency: str) -> tuple[tuple[str, str], ...
 
 
 def line_formula(line: dict[str, Any], currency: str) -> str:
-    """A savings line's formula with its own numbers in it; a line not kept says so instead."""
+    """A savings line's formula with its own numbers in it; one that cannot bill says so instead."""
     if not line["kept"]:
         return f"0 {currency}, not kept: {line['reason']}"
+    if line.get("gate"):
+        return f"0 {currency}, evidence not sufficient: {line['gate']}"
     return (
         f"{number(line['volume'])} samples x {line['price_per_core_hour']} {currency} / 3600 x "
         f"{line['cores']} cores / {line['baseline_samples_per_second']} samples per second x "

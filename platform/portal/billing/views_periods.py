@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.accounts.access import may
+from portal.audits.selectors import review_list
 from portal.billing import selectors, services
 from portal.billing.figures import savings_figures
 from portal.billing.forms_periods import BillForm, OpenForm
@@ -111,6 +112,9 @@ def _page(
         "job": selectors.period_job_of(actor=request.actor, period=shown),
         "form": form,
         "may_close": may(request.actor, "period.close"),
+        "reviews": review_list(actor=request.actor).filter(
+            measurement__contract_version__contract_id=shown.contract_id
+        ),
         "crumbs": crumbs(("Periods", reverse("billing:periods"))),
     }
     return render(request, "portal/billing/period.html", context, status=status)

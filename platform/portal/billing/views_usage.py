@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from portal.billing import selectors
 from portal.billing.figures import fee_steps, savings_figures, savings_lines, usage_counts
 from portal.billing.filters import ParkedFilter
+from portal.billing.sufficiency_page import shown_of
 from portal.billing.tables import BatchTable, ParkedTable, SavingsTable, period_cell
 from portal.web import charts
 from portal.web.access import ActorRequest, chart_page, for_readers_of
@@ -83,12 +84,15 @@ def savings(request: ActorRequest, savings_id: object) -> HttpResponse:
     shown = selectors.savings_get(actor=request.actor, savings_id=savings_id)
     billable, counterfactual = float(shown.billable), float(shown.counterfactual)
     steps: list[dict[str, Any]] = fee_steps(shown)
+    items = shown_of(shown)
     context = {
         "savings": shown,
         "period": shown.period,
         "period_range": period_cell(shown.period),
         "figures": savings_figures(shown),
         "lines": savings_lines(shown),
+        "items": items,
+        "gate": "; ".join(filter(None, (item.gate for item in items))),
         "counts": usage_counts(shown),
         "incidents": shown.usage.get("incidents", ()),
         "volumes": shown.usage.get("volumes", ()),

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_safe
 
+from portal.billing.sufficiency_page import shown_of
 from portal.documents import selectors
 from portal.documents.filters import FileFilter
 from portal.documents.services import file_download
@@ -67,6 +68,7 @@ def report(request: ActorRequest, report_id: object) -> HttpResponse:
     context = {
         "report": shown,
         "checks": shown.verification.get("checks", ()),
+        "items": shown_of(shown.invoice.savings),
         "crumbs": crumbs(("Downloads", reverse("documents:files"))),
     }
     return render(request, "portal/documents/report.html", context)

@@ -127,17 +127,19 @@ MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("valid", "passed", "approved", "accepted", "kept", "done", "issued", "signed", "verified",
          "frozen", "chosen", "measured", "released", "credited", "savings computed", "settled",
-         "closed", "agrees"),
+         "closed", "agrees", "may bill"),
         "good",
     ),
     **dict.fromkeys(
         ("invalid", "failed", "rejected", "refused", "error", "crashed", "hung", "silent",
-         "not kept", "not verified", "conflict", "malformed", "negative", "unmatched", "differs"),
+         "not kept", "not verified", "conflict", "malformed", "negative", "unmatched", "differs",
+         "not sufficient", "blocks"),
         "bad",
     ),
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
-         "superseded", "missing", "pending", "disputed", "left open"),
+         "superseded", "missing", "pending", "disputed", "left open",
+         "overridden", "flagged"),
         "warn",
     ),
     **dict.fromkeys(
