@@ -10,7 +10,15 @@ Never here: a clock, a database, a float, a rounding before the invoice line.
 
 from metering.contract.audit import NOTHING_CREDITED, AuditOutcome, Credited, release_or_credit
 from metering.contract.baseline_policy import effective_baselines
-from metering.contract.break_even import BreakEven, break_even, search_price
+from metering.contract.break_even import (
+    BreakEven,
+    Outlook,
+    break_even,
+    outlook,
+    savings_at,
+    search_price,
+    uplift_needed,
+)
 from metering.contract.breakdown import FeeBreakdown, FeeLine, Step
 from metering.contract.fee import fee
 from metering.contract.state import LedgerState, VerifiedLine, VerifiedSavings
@@ -37,6 +45,7 @@ __all__ = [
     "FeeBreakdown",
     "FeeLine",
     "LedgerState",
+    "Outlook",
     "Party",
     "Recoupment",
     "Step",
@@ -50,7 +59,10 @@ __all__ = [
     "flat_share",
     "in_force",
     "marginal_fee",
+    "outlook",
     "release_or_credit",
+    "savings_at",
     "search_price",
     "tier_parts",
+    "uplift_needed",
 ]

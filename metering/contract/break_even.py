@@ -7,19 +7,30 @@ Never here: a promise (expected savings are stated by the caller), a search that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from metering.contract.fee import fee
 from metering.contract.state import LedgerState, VerifiedLine, VerifiedSavings
 from metering.contract.terms import Contract
 from metering.decimals import exact, parse_decimal, to_text
-from metering.money import quantize
+from metering.money import carried, quantize
 from metering.plan import Period
 from metering.refusal import Refusal
 
-__all__ = ["BreakEven", "Month", "break_even", "search_price"]
+__all__ = [
+    "BreakEven",
+    "Month",
+    "Outlook",
+    "break_even",
+    "outlook",
+    "savings_at",
+    "search_price",
+    "uplift_needed",
+]
 
+YEAR = 12
 LONGEST = 240
 """Months looked ahead: twenty years, the longest term of shared-savings contracts."""
 
@@ -84,7 +95,11 @@ class BreakEven:
 
 
 def search_price(budget_seconds: object, cores: int, price_per_core_hour: object) -> Decimal:
-    """What a search may cost at most: budget x cores x price / 3600, unrounded."""
+    """What a search's budget costs: budget x cores x price / 3600, unrounded.
+
+    Not a ceiling: the ledger also books building the package and judging the whole model, which
+    come after the budget.
+    """
     seconds = parse_decimal(budget_seconds, "budget_seconds")
     price = parse_decimal(price_per_core_hour, "price_per_core_hour")
     if seconds < 0 or price < 0 or cores < 1:
@@ -104,7 +119,7 @@ def break_even(contract: Contract, price: object, expected_savings: object) -> B
     if cost < 0:
         raise Refusal("price", to_text(cost), "zero or more")
     terms, covered = _at_price(contract, cost)
-    months = _forecast(terms, savings)
+    months = _forecast(terms, savings, cost, covered)
     with exact():
         not_recouped = max(Decimal(0), cost - covered)
     paid_back = _first(months, cost, "savings")
@@ -118,9 +133,59 @@ def break_even(contract: Contract, price: object, expected_savings: object) -> B
         months_to_pay_back=paid_back,
         months_to_recoup=recouped,
         not_recouped=not_recouped if contract.recoupment is not None else Decimal(0),
-        first_year=tuple(months[:12]),
+        first_year=tuple(months[:YEAR]),
         reasons=_reasons(contract, cost, savings, paid_back, not_recouped),
     )
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a search would bring at one uplift: savings a month, and when they have paid for it."""
+
+    uplift: Decimal
+    savings: Decimal
+    found: BreakEven
+
+
+def outlook(
+    contract: Contract, price: object, monthly_cost: object, uplifts: Iterable[object]
+) -> tuple[Outlook, ...]:
+    """`break_even` at each of several uplifts; `monthly_cost` is that of the work as it runs now.
+
+    The uplifts are assumptions of whoever asks: none of them is measured.
+    """
+    rows = []
+    for each in uplifts:
+        uplift = parse_decimal(each, "uplift")
+        savings = savings_at(monthly_cost, uplift)
+        rows.append(Outlook(uplift, savings, break_even(contract, price, savings)))
+    return tuple(rows)
+
+
+def savings_at(monthly_cost: object, uplift: object) -> Decimal:
+    """Savings a month: cost x (1 - 1 / (1 + uplift)), twelve places; the savings line's formula."""
+    cost, gain = parse_decimal(monthly_cost, "monthly_cost"), parse_decimal(uplift, "uplift")
+    if cost < 0 or gain <= -1:
+        raise Refusal(
+            "monthly_cost, uplift", f"{to_text(cost)}, {to_text(gain)}",
+            "a cost of zero or more and an uplift above -1",
+        )  # fmt: skip
+    with exact():
+        return carried(cost - cost / (1 + gain))
+
+
+def uplift_needed(price: object, monthly_cost: object, months: int) -> Decimal | None:
+    """The smallest uplift whose savings reach the price in `months`: s / (cost - s), s = price /
+    months, rounded up to four places. None when even saving the whole cost would not.
+    """
+    paid, cost = parse_decimal(price, "price"), parse_decimal(monthly_cost, "monthly_cost")
+    if paid < 0 or cost < 0 or months < 1:
+        raise Refusal("price, monthly_cost, months", f"{paid}, {cost}, {months}", "none below zero")
+    with exact():
+        wanted = paid / months
+        if wanted >= cost:
+            return None
+        return (wanted / (cost - wanted)).quantize(Decimal("0.0001"), rounding=ROUND_CEILING)
 
 
 def _at_price(contract: Contract, cost: Decimal) -> tuple[Contract, Decimal]:
@@ -132,8 +197,10 @@ def _at_price(contract: Contract, cost: Decimal) -> tuple[Contract, Decimal]:
     return replace(contract, recoupment=replace(term, amount=covered)), covered
 
 
-def _forecast(contract: Contract, savings: Decimal) -> list[Month]:
+def _forecast(contract: Contract, savings: Decimal, cost: Decimal, covered: Decimal) -> list[Month]:
+    """Months until the price is saved and what is covered of it has come back, a year at least."""
     state, months = LedgerState(), []
+    saved, back, wanted = Decimal(0), Decimal(0), quantize(covered, contract.currency)
     period = Period.month_of(contract.valid_from, contract.zone).next_month()
     for number in range(1, LONGEST + 1):
         line = VerifiedLine("forecast", "forecast", savings, savings)
@@ -141,7 +208,9 @@ def _forecast(contract: Contract, savings: Decimal) -> list[Month]:
         billed = fee(contract, state, verified)
         with exact():
             months.append(Month(number, savings, billed.fee, billed.recouped, savings - billed.fee))
-        if period.label >= "9998-12":
+            saved, back = saved + savings, back + billed.recouped
+        answered = number >= YEAR and saved >= cost and back >= wanted
+        if answered or period.label >= "9998-12":
             break
         state, period = billed.state, period.next_month()
     return months

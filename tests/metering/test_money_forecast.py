@@ -19,7 +19,10 @@ from metering.contract import (
     Recoupment,
     break_even,
     flat_share,
+    outlook,
+    savings_at,
     search_price,
+    uplift_needed,
 )
 from metering.ledger import Pool, read_ledger
 from metering.refusal import Refusal
@@ -70,6 +73,38 @@ def test_the_amortised_search_is_recouped_in_its_months() -> None:
     found = break_even(terms, "12000", "10000")
     assert found.months_to_recoup == 12
     assert str(found.first_year[0].fee) == "1800.00"
+
+
+def test_an_outlook_by_hand() -> None:
+    """A quarter faster saves a fifth of the cost; 1,000 a month at 200 is paid after five."""
+    assert str(savings_at("1000", "0.25")) == "200.000000000000"
+    slow, fast = outlook(contract(), "1000", "1000", ["0.25", "1"])
+    assert (slow.savings, slow.found.months_to_pay_back) == (200, 5)
+    assert (fast.savings, fast.found.months_to_pay_back) == (500, 2)
+    assert slow.found == break_even(contract(), "1000", "200.000000000000")
+    for cost, gain in (("-1", "0.1"), ("1", "-1")):
+        with pytest.raises(Refusal, match="uplift above -1"):
+            savings_at(cost, gain)
+
+
+@pytest.mark.parametrize("months", [1, 3, 7, 12])
+def test_the_gain_needed_is_just_enough(months: int) -> None:
+    needed = uplift_needed("100", "1000", months)
+    assert needed is not None
+    enough = break_even(contract(), "100", savings_at("1000", needed))
+    assert enough.months_to_pay_back == months
+    short = break_even(contract(), "100", savings_at("1000", needed - Decimal("0.0001")))
+    assert short.months_to_pay_back == months + 1
+    assert uplift_needed("1000", "1000", 1) is None
+    with pytest.raises(Refusal):
+        uplift_needed("1", "1", 0)
+
+
+def test_a_forecast_ends_when_it_is_answered() -> None:
+    """A year at least, and as far as paying back and recouping reach."""
+    found = break_even(pooled("12000"), "12000", "600")
+    assert (found.months_to_pay_back, found.months_to_recoup) == (20, 50)
+    assert len(found.first_year) == 12
 
 
 def test_the_price_of_a_search() -> None:

@@ -38,7 +38,7 @@ def plan(agreed: Any) -> MeasurementPlan:
 
 
 def ask(client: Client, version: Any, given: Mapping[str, str]) -> Any:
-    return client.post(reverse("runs:measure", args=[version.pk]), given)
+    return client.post(reverse("runs:measure", args=[version.pk]), {"seen": "on", **given})
 
 
 def test_a_stated_configuration_goes_to_the_job(client: Client, cast: Any, agreed: Any) -> None:

@@ -34,6 +34,7 @@ GET = {
     "contracts:contracts": MONEY_LIST,
     "contracts:contract": MONEY,
     "contracts:agreement": MONEY,
+    "contracts:break-even": MONEY,
     "runs:baselines": EVERYONE,
     "runs:baseline": MACHINE,
     "runs:baseline-sweep": MACHINE,

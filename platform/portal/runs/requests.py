@@ -4,12 +4,15 @@ In: an actor and what the work is about. Out: the job's row, the same one howeve
 for. Workers are woken; whoever asks never does the work in a request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from django.db import transaction
 
 from portal.accounts.access import Actor, require
 from portal.billing.models import BillingPeriod, Invoice
 from portal.contracts.models import ContractVersion
+from portal.events.services import event_record
 from portal.runs.jobs import job_request, wake
 from portal.runs.models import Baseline, Job, Measurement
 from portal.runs.services import require_signed
@@ -20,20 +23,35 @@ if TYPE_CHECKING:  # Pages ask for work; they do not load what does it.
 MEASURE, REMEASURE, BILL, SEAL = "measure", "remeasure", "bill", "seal"
 
 
+@transaction.atomic
 def measure_request(
-    *, actor: Actor, contract_version: ContractVersion, as_found: "SutSpec | None" = None
+    *,
+    actor: Actor,
+    contract_version: ContractVersion,
+    as_found: "SutSpec | None" = None,
+    seen: Mapping[str, object] | None = None,
 ) -> Job:
     """Ask for baseline, search, measurement and review of a signed contract version.
 
     `as_found` is the configuration the customer runs today, None where it is not stated: measured
     and recorded beside the baseline, never the one that savings count from unless it is the
     fastest. What the first request states stays; asking again changes nothing about it.
+    `seen` is the break-even that the customer confirms having seen; it is kept with the job.
     """
     require(actor, "measurement.request", contract_version.organisation)
     require_signed(contract_version)
     arguments: dict[str, object] = {"contract_version": str(contract_version.pk)}
     if as_found is not None:
         arguments["as_found"] = as_found.to_dict()
+    if seen is not None:
+        arguments["break_even"] = dict(seen)
+        event_record(
+            action="break_even.confirm",
+            actor=actor,
+            subject=contract_version,
+            organisation=contract_version.organisation,
+            data=dict(seen),
+        )
     job = job_request(
         actor=actor,
         organisation=contract_version.organisation,

@@ -9,6 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from metering.plan import MeasurementPlan
+from portal.contracts.break_even import SearchOutlook, search_outlook
+from portal.contracts.forms import CostForm, SeenForm
 from portal.contracts.models import ContractVersion
 from portal.contracts.selectors import contract_get, missing_signatures
 from portal.runs import selectors
@@ -28,7 +30,7 @@ ENDED_BADLY = (Job.State.FAILED, Job.State.CANCELLED)
 def request_page(request: ActorRequest, contract_version_id: object) -> HttpResponse:
     """What a measurement will do, and the form that asks for it."""
     shown = contract_get(actor=request.actor, contract_version_id=contract_version_id)
-    return _page(request, shown, _form(shown))
+    return _page(request, shown, _form(shown), SeenForm(initial=request.GET.dict()))
 
 
 @require_POST
@@ -37,18 +39,19 @@ def measure(request: ActorRequest, contract_version_id: object) -> HttpResponse:
     """Ask for it; a job that failed is asked for again as it was stated the first time."""
     shown = contract_get(actor=request.actor, contract_version_id=contract_version_id)
     job = _asked(request, shown)
-    form = _form(shown, request.POST)
-    if job is None and not form.is_valid():
-        return _page(request, shown, form, status=400)
+    form, seen = _form(shown, request.POST), SeenForm(request.POST)
+    if job is None and not (form.is_valid() & seen.is_valid()):
+        return _page(request, shown, form, seen, status=400)
     try:
         job = measure_request(
             actor=request.actor,
             contract_version=shown,
             as_found=None if job else form.stated,
+            seen=None if job else _outlook(request, shown, seen).to_json(),
         )
     except RunsError as error:
         form.add_error(None, str(error))
-        return _page(request, shown, form, status=400)
+        return _page(request, shown, form, seen, status=400)
     messages.success(request, "The measurement is asked for; a worker takes it in turn.")
     return redirect("runs:job", job.pk)
 
@@ -61,8 +64,19 @@ def _asked(request: ActorRequest, shown: ContractVersion) -> Job | None:
     return selectors.job_of(actor=request.actor, kind=MEASURE, key=str(shown.pk))
 
 
+def _outlook(request: ActorRequest, shown: ContractVersion, seen: SeenForm) -> SearchOutlook:
+    """The break-even at the cost that the page was opened with, or at the known one."""
+    cost = CostForm(seen.data if seen.is_bound else seen.initial)
+    stated = cost.cleaned_data["monthly_cost"] if cost.is_valid() else None
+    return search_outlook(actor=request.actor, version=shown, monthly_cost=stated)
+
+
 def _page(
-    request: ActorRequest, shown: ContractVersion, form: AsFoundForm, status: int = 200
+    request: ActorRequest,
+    shown: ContractVersion,
+    form: AsFoundForm,
+    seen: SeenForm,
+    status: int = 200,
 ) -> HttpResponse:
     job = _asked(request, shown)
     given = job.arguments.get("as_found") if job else None
@@ -70,6 +84,8 @@ def _page(
         "version": shown,
         "missing": missing_signatures(contract_version=shown),
         "form": form,
+        "seen": seen,
+        "outlook": _outlook(request, shown, seen),
         "job": job,
         "stated": f"{given['stack']}, {configuration_words(given)}" if given else "not stated",
         "may_ask_again": job is not None and job.state in ENDED_BADLY,
