@@ -158,11 +158,13 @@ def _space(operator: Conv2d, machine: Machine) -> SearchSpace:
         "rows": (1, 2, 4, 8, 16),
     }
     filters = 8 if registers == 32 else 4
+    # A tall band has fewer ends of runs, which single vectors cover; it must stay in L2.
+    rows = 16 if machine.l2_bytes >= 2**20 else 4
     start: dict[str, Value] = {
         "vector": wide[-1],
         "vectors": 3,
         "filters": min(filters, max(2, operator.filters)),
-        "rows": 4,
+        "rows": rows,
     }
 
     def rule(choices: Mapping[str, Value]) -> str | None:
