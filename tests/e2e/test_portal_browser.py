@@ -56,6 +56,7 @@ def pages(stage: Stage) -> dict[str, str]:
         "invoices": ("billing:invoices",),
         "invoice": ("billing:invoice", stage.invoice.pk),
         "sandbox": ("billing:sandbox", stage.invoice.pk),
+        "audit of an invoice": ("billing:audit", stage.invoice.pk),
         "disputes": ("billing:disputes",),
         "dispute": ("billing:dispute", stage.organisation.disputes.get().pk),
         "journal": ("billing:journal",),

@@ -22,6 +22,10 @@ from portal.billing.savings import VERIFIED_SCHEMA, BillingError, frozen_savings
 
 DECIMAL, WHOLE, CHOICE = "decimal", "whole", "choice"
 TERMS, STATE = "Contract", "State before the period"
+WORDS = {
+    "lower_95": "lower bound, one-sided 95 %", "point": "point estimate",
+    "forfeit": "is forfeited", "carry": "is carried over",
+}  # fmt: skip
 YES_NO = (("true", "yes"), ("false", "no"))
 
 
@@ -90,7 +94,7 @@ def _term(name: str, label: str, value: Any, **more: Any) -> Assumption:
 
 
 def _choice(name: str, label: str, value: Any, allowed: tuple[str, ...] = ()) -> Assumption:
-    choices = tuple((item, item.replace("_", " ")) for item in allowed) or YES_NO
+    choices = tuple((item, WORDS.get(item, item)) for item in allowed) or YES_NO
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return Assumption(f"contracts.0.{name}", TERMS, label, text, CHOICE, choices)
 
@@ -253,7 +257,7 @@ def _assume(
         return assumed_line(
             line,
             {name: text for name, text in touched.items() if name in ASSUMED},
-            kept=now[f"{place}.bills"] == "true",
+            kept=line.kept or now[f"{place}.bills"] == "true",
             remeasured=parse_decimal(remeasured, "remeasured") if remeasured else None,
             policy=policy,
         )

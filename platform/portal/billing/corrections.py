@@ -13,15 +13,9 @@ from decimal import Decimal
 from django.db import transaction
 from django.utils import timezone
 
-from metering.contract import (
-    Contract,
-    LedgerState,
-    VerifiedSavings,
-    fee,
-    release_or_credit,
-)
+from metering.contract import LedgerState, VerifiedSavings
 from metering.ledger import Invoice as InvoiceDocument
-from metering.ledger import audit_document, credited, left_to_credit
+from metering.ledger import audit_document, left_to_credit
 from portal.accounts.access import Actor, Platform, require
 from portal.billing.models import Correction, Dispute, Invoice
 from portal.billing.previews import (
@@ -33,13 +27,7 @@ from portal.billing.previews import (
     require_creditable,
     require_disputable,
 )
-from portal.billing.savings import (
-    BillingError,
-    check_verified,
-    contract_lock,
-    contract_version_of,
-    frozen_breakdown,
-)
+from portal.billing.savings import BillingError, contract_lock
 from portal.billing.services import (
     SERIES,
     document_store,
@@ -47,6 +35,7 @@ from portal.billing.services import (
     journal_post,
     number_counter,
 )
+from portal.billing.settlement import settle
 from portal.events.services import event_record
 from portal.runs.models import Measurement
 
@@ -122,11 +111,12 @@ def audit_settle(
     measurement: Measurement,
     verified: VerifiedSavings,
     issued_at: datetime | None = None,
+    after: int | None = None,
 ) -> Correction:
     """Settle an invoice on audited savings: release of its holdback, credit note, or nothing.
 
     Only the auditor may, on evidence of an approved measurement, once an invoice. The state the
-    next period starts from changes by what the audit found.
+    next period starts from changes by what the audit found. `after` as in `credit_issue`.
     """
     require(actor, "invoice.audit", invoice.organisation)
     releases, notes = number_counter(SERIES), number_counter(CREDIT_SERIES)
@@ -135,21 +125,13 @@ def audit_settle(
     found: Correction | None = audits.first()
     if found:
         return found
-    if invoice.kind != Invoice.Kind.INVOICE:
+    told = settle(invoice, measurement, verified)
+    if after is not None and after != len(told.previous):
         raise BillingError(
-            f"{invoice}: a {invoice.get_kind_display()}; an audit settles an invoice"
+            f"{invoice}: has {len(told.previous)} credit notes by now, {after} when these"
+            " figures were shown; look at them again"
         )
-    if invoice.disputes.filter(outcome=Dispute.Outcome.OPEN).exists():
-        raise BillingError(f"{invoice}: disputed; resolve the dispute before the audit")
-    savings = invoice.savings
-    check_verified(invoice.period, measurement, verified)
-    contract = Contract.from_json(contract_version_of(savings).contract)
-    before = LedgerState.from_json(savings.document["state_before"])
-    audited = fee(contract, before, verified)
-    previous = credit_notes_of(invoice)
-    outcome = release_or_credit(
-        contract, frozen_breakdown(savings, contract), audited, credited(previous)
-    )
+    audited, outcome = told.audited, told.outcome
     row = None
     if outcome.document != "none":
         counter = releases if outcome.document == "release" else notes
@@ -159,9 +141,11 @@ def audit_settle(
             number=counter.next_number(),
             series=counter.series,
             issued_at=moment(issued_at),
-            previous=previous,
+            previous=told.previous,
         )
-        row = document_store(savings=savings, document=document, counter=counter, corrects=invoice)
+        row = document_store(
+            savings=invoice.savings, document=document, counter=counter, corrects=invoice
+        )
     correction = _record(
         invoice,
         row,

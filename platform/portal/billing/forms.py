@@ -110,6 +110,21 @@ class CreditForm(CorrectionForm):
         return super().field_of(name.replace("amounts.", "amount_"))
 
 
+class AuditForm(forms.Form):
+    """The approved measurement whose uplift an invoice is settled on."""
+
+    confirmed = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None, *, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__(data)
+        self.fields["measurement"] = forms.ChoiceField(
+            choices=choices,
+            label="Measurement",
+            help_text="Approved ones of the kernel and the baseline that were billed. Volume, "
+            "cores and price stay as they were.",
+        )
+
+
 class SandboxForm(forms.Form):
     """The assumptions of one invoice, each with its own value until another one is given.
 

@@ -89,6 +89,8 @@ def _relatives(
         "open_dispute": open_dispute,
         "may_dispute": may(actor, "dispute.open") and plain and bool(invoice.gross)
         and not corrections and open_dispute is None,
+        "may_audit": may(actor, "invoice.audit") and plain and audit is None
+        and open_dispute is None,
         "may_credit": may(actor, "invoice.credit") and audit is None
         and any(line.left for line in left),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from portal.billing import views
+from portal.billing import views_audit as audits
 from portal.billing import views_close as close
 from portal.billing import views_disputes as disputes
 from portal.billing import views_explorer as explorer
@@ -35,6 +36,8 @@ urlpatterns = [
     path("invoices/<uuid:invoice_id>/credit/", disputes.credit_new, name="credit-new"),
     path("invoices/<uuid:invoice_id>/credit-notes/", disputes.credit, name="credit"),
     path("invoices/<uuid:invoice_id>/sandbox/", assumed.sandbox, name="sandbox"),
+    path("invoices/<uuid:invoice_id>/audit/", audits.audit, name="audit"),
+    path("invoices/<uuid:invoice_id>/settlement/", audits.audit_confirm, name="audit-confirm"),
     path("disputes/", disputes.disputes, name="disputes"),
     path("disputes/<uuid:dispute_id>/", disputes.dispute, name="dispute"),
     path("disputes/<uuid:dispute_id>/release/", disputes.dispute_release, name="dispute-release"),

@@ -48,9 +48,9 @@ def taken_off(amount: Any) -> str:
 
 @register.filter
 def signed(amount: Any) -> str:
-    """A change of an amount: every stored digit, its sign always written; zero without one."""
+    """A change of an amount: every stored digit, its sign always written; zero is 0."""
     number = formats.as_decimal(amount)
-    return formats.ABSENT if number is None else f"{number:+,f}" if number else f"{number:,f}"
+    return formats.ABSENT if number is None else f"{number:+,f}" if number else "0"
 
 
 @register.filter
