@@ -7,7 +7,8 @@ stated is used where it can be recomputed, and nothing here writes.
 
 The folder's part about money, written by `savings_document` and its neighbours:
 `contract.json`, `pricebook.json`, `usage/<YYYY-MM>/{events.jsonl,totals.json}` (and
-`inputs.json`: `not_before`, `cutoff`, `known`, when the totals were cut with them),
+`inputs.json`: `not_before`, `cutoff`, `known`, when the totals were cut with them; and
+`decisions.json`: which content counts under a key that came with several, when people decided),
 `savings/<YYYY-MM>.json`, `invoice/<number>.json`. Whether a method lets sufficiency decide is in
 the signed plan: under the first two `savings/` holds the first schema, after them the second.
 """
@@ -36,7 +37,7 @@ from metering.savings import (
 )
 from metering.uplift.accuracy import Accuracy
 from metering.uplift.pairs import PairedRuns, load_paired
-from metering.usage import Coverage, UsageTotals, metered, read_events
+from metering.usage import Coverage, UsageTotals, metered, read_decisions, read_events
 from reports.canonical import canonical_json, sha256_file, strict_json
 from reports.errors import ReportError
 from reports.facts import MeasurementFacts, ReportFacts
@@ -254,6 +255,8 @@ def _usage(
                 options[name] = datetime.fromisoformat(given[name])
         if given.get("known") is not None:
             options["known"] = {(model, system) for model, system in given["known"]}
+    if (folder / "decisions.json").exists():
+        options["decisions"] = read_decisions(_json(folder / "decisions.json"))
     pairs = sorted({(line.model, line.system) for line in lines})
     with (folder / "events.jsonl").open("rb") as events:
         batch = read_events(events)

@@ -22,7 +22,7 @@ from metering.commands.answers import DONE, NO, answered
 from metering.fields import Fields, parse_instant
 from metering.plan import Period
 from metering.refusal import Refusal
-from metering.usage import EventBatch, UsageTotals, aggregate, read_csv, read_events
+from metering.usage import EventBatch, UsageTotals, aggregate, read_csv, read_decisions, read_events
 from metering.usage.batch import moment
 from metering.usage.collector import Collected
 from metering.usage.prometheus import scrape
@@ -43,6 +43,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("file", type=Path, metavar="FILE", help="JSON lines; CSV when named .csv")
     command.add_argument("--period", metavar="YYYY-MM", help="default: the whole file")
     command.add_argument("--zone", default="UTC", help="the contract's IANA zone (default UTC)")
+    command.add_argument(
+        "--decisions", type=Path, metavar="FILE",
+        help="which of several contents counts under a key, as decisions.json of the evidence",
+    )  # fmt: skip
     command.add_argument("--cutoff", metavar="TIME", help="events received later are late")
     command.add_argument("--json", action="store_true")
     command.set_defaults(handler=answered(_check))
@@ -67,7 +71,9 @@ def _check(arguments: argparse.Namespace) -> int:
     zone = arguments.zone
     period = Period.month(arguments.period, zone) if arguments.period else _whole(batch, zone)
     cutoff = parse_instant(arguments.cutoff, "--cutoff") if arguments.cutoff else None
-    totals = aggregate(batch, period, zone, cutoff=cutoff)
+    path: Path | None = arguments.decisions
+    decisions = read_decisions(canonical.loads(path.read_bytes())) if path else None
+    totals = aggregate(batch, period, zone, cutoff=cutoff, decisions=decisions)
     if arguments.json:
         sys.stdout.write(canonical.pretty(totals.to_json()))
     else:

@@ -1,14 +1,15 @@
 """Totals of one period: which events count, and what became of the others.
 
-In: an `EventBatch`, the period, what is registered, what was stored before.
+In: an `EventBatch`, the period, what is registered, what was stored before, what people decided.
 Out: `UsageTotals`, computed on whole columns; only lines that a person has to see are visited one
 by one.
 Never here: a winner chosen between two contents of one key; a late event counted in silence.
 
 Fates: accepted; duplicate (same key, same content); conflict (same key, other content: nobody's
-volume until decided); early (before the contract's start); late (of an earlier period, or
-received after the cutoff: becomes a correction); later (of a coming period); future (dated after
-it was received); negative; unmatched (model or system not registered); malformed.
+volume until a person decides, then that of the content decided for); early (before the contract's
+start); late (of an earlier period, or received after the cutoff: becomes a correction); later (of
+a coming period); future (dated after it was received); negative; unmatched (model or system not
+registered); malformed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from metering.plan import Period
 from metering.refusal import Refusal
 from metering.usage.batch import NO_TIME, Columns, EventBatch, microseconds
 from metering.usage.coverage import Coverage, cover
+from metering.usage.decisions import Decisions
 from metering.usage.events import UsageEvent
-from metering.usage.settle import settle
+from metering.usage.settle import Settled, settle
 from metering.usage.totals import FATES, UsageIncident, UsageTotals, Volume
 
 __all__ = ["CLOCK_TOLERANCE", "FATES", "aggregate", "metered"]
@@ -49,18 +51,21 @@ def aggregate(
     *,
     known: Collection[tuple[str, str]] | None = None,
     stored: Mapping[tuple[str, str], str] | None = None,
+    decisions: Decisions | None = None,
     not_before: datetime | None = None,
     cutoff: datetime | None = None,
 ) -> UsageTotals:
     """Totals of `period`, cut in the contract's `zone`.
 
     `known`: registered (model, system) pairs; None means all are. `stored`: content digest by
-    key of events counted in earlier calls (they are duplicates or conflicts here). `not_before`:
-    the contract's start. `cutoff`: events received after it become corrections.
+    key of events counted in earlier calls (they are duplicates or conflicts here).
+    `decisions`: by key, which of several contents counts. `not_before`: the contract's start.
+    `cutoff`: events received after it become corrections.
     """
     return metered(
-        batch, period, zone, known=known, stored=stored, not_before=not_before, cutoff=cutoff
-    )[0]
+        batch, period, zone, known=known, stored=stored, decisions=decisions,
+        not_before=not_before, cutoff=cutoff,
+    )[0]  # fmt: skip
 
 
 def metered(
@@ -71,6 +76,7 @@ def metered(
     *,
     known: Collection[tuple[str, str]] | None = None,
     stored: Mapping[tuple[str, str], str] | None = None,
+    decisions: Decisions | None = None,
     not_before: datetime | None = None,
     cutoff: datetime | None = None,
 ) -> tuple[UsageTotals, tuple[Coverage, ...]]:
@@ -78,7 +84,7 @@ def metered(
     if period.zone != zone:
         raise Refusal("zone", zone, period.zone, "cut the period in the contract's zone")
     columns = batch.columns
-    settled = settle(columns, stored or {})
+    settled = settle(columns, stored or {}, decisions)
     fates = _fates(columns, period, known, not_before, cutoff)
     fates[settled.duplicate] = _DUPLICATE
     fates[settled.conflict] = _CONFLICT
@@ -86,7 +92,7 @@ def metered(
     counts = Counter(refused.fate for refused in batch.refused)
     for number, count in enumerate(np.bincount(fates, minlength=len(FATES)).tolist()):
         counts[FATES[number]] += count
-    told = _Reasons(period, not_before, settled.contents)
+    told = _Reasons(period, not_before, settled)
     incidents = [
         UsageIncident(r.line, r.fate, *(r.key or ("", "")), None, r.reason) for r in batch.refused
     ]
@@ -114,6 +120,7 @@ def metered(
         content_sha256=_content_digest(columns.contents, accepted),
     )
     torn = fates == _CONFLICT
+    torn[list(settled.decided)] = False
     return totals, tuple(cover(columns, pair, period, accepted, torn) for pair in pairs)
 
 
@@ -148,18 +155,22 @@ def _fates(
 class _Reasons:
     """The sentence of each incident."""
 
-    def __init__(
-        self, period: Period, not_before: datetime | None, contents: Mapping[int, int]
-    ) -> None:
+    def __init__(self, period: Period, not_before: datetime | None, settled: Settled) -> None:
         self._period = period
         self._not_before = not_before
-        self._contents = contents
+        self._settled = settled
         self._months: list[Period] = []
 
     def reason(self, fate: int, event: UsageEvent, row: int) -> str:
         """What is wrong with `event` and what to do next."""
         if fate == _CONFLICT:
-            count = self._contents[row]
+            decision = self._settled.decided.get(row)
+            if decision is not None:
+                return (
+                    f"decided by {decision.decided_by}: content {decision.content[:12]} counts;"
+                    f" {decision.reason}"
+                )
+            count = self._settled.contents[row]
             return f"{count} contents under one key; decide which one is right"
         if fate == _UNMATCHED:
             return f"{event.model} on {event.system} is not registered: register it"

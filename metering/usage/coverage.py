@@ -67,7 +67,8 @@ class Coverage:
 def cover(
     columns: Columns, pair: tuple[str, str], period: Period, accepted: Mask, torn: Mask
 ) -> Coverage:
-    """Coverage of `pair` by the rows that are `accepted`; `torn` rows are in conflict."""
+    """Coverage of `pair` by the rows that are `accepted`; `torn` rows are in conflict,
+    not decided by anybody."""
     if pair not in columns.names:
         return Coverage(*pair, period, {})
     own = columns.pairs == columns.names.index(pair)

@@ -15,7 +15,7 @@ from datetime import datetime
 from metering.fields import instant_text
 from metering.plan import Period
 from metering.refusal import Refusal
-from metering.usage import Refused, UsageEvent, UsageIncident, UsageTotals, Volume
+from metering.usage import Decision, Refused, UsageEvent, UsageIncident, UsageTotals, Volume
 from metering.usage.aggregate import CLOCK_TOLERANCE
 from metering.usage.events import NegativeVolume, read_event
 from metering.usage.totals import FATES
@@ -27,6 +27,7 @@ def totals_by_rows(
     *,
     known: Collection[tuple[str, str]] | None = None,
     stored: Mapping[tuple[str, str], str] | None = None,
+    decisions: Mapping[tuple[str, str], Decision] | None = None,
     not_before: datetime | None = None,
     cutoff: datetime | None = None,
 ) -> UsageTotals:
@@ -36,7 +37,7 @@ def totals_by_rows(
         UsageIncident(r.line, r.fate, *(r.key or ("", "")), None, r.reason) for r in refused
     ]
     counts = Counter(r.fate for r in refused)
-    unique, repeated = _settle_keys(events, stored or {})
+    unique, repeated = _settle_keys(events, stored or {}, decisions or {})
     for event, fate, reason in repeated:
         counts[fate] += 1
         if fate != "duplicate":
@@ -91,7 +92,9 @@ def read_by_rows(
 
 
 def _settle_keys(
-    events: list[UsageEvent], stored: Mapping[tuple[str, str], str]
+    events: list[UsageEvent],
+    stored: Mapping[tuple[str, str], str],
+    decisions: Mapping[tuple[str, str], Decision],
 ) -> tuple[list[UsageEvent], list[tuple[UsageEvent, str, str]]]:
     """One event per key that has one content; every other line with its fate.
 
@@ -105,6 +108,17 @@ def _settle_keys(
     for key, group in by_key.items():
         before = stored.get(key)
         contents = {event.content for event in group} | ({before} if before else set())
+        decision = decisions.get(key)
+        if decision is not None and contents <= set(decision.contents):
+            told = (
+                f"decided by {decision.decided_by}: content {decision.content[:12]} counts; "
+                f"{decision.reason}"
+            )
+            rest += [
+                (event, "conflict", told) for event in group if event.content != decision.content
+            ]
+            group = [event for event in group if event.content == decision.content]
+            contents = {decision.content}
         if len(contents) > 1:
             why = f"{len(contents)} contents under one key; decide which one is right"
             rest += [
@@ -115,7 +129,7 @@ def _settle_keys(
             ]
             continue
         ordered = sorted(group, key=_arrival)
-        if before is None:
+        if before is None and ordered:
             unique.append(ordered.pop(0))
         rest += [(event, "duplicate", "counted already") for event in ordered]
     return unique, rest
