@@ -49,8 +49,9 @@ def pages(stage: Stage) -> dict[str, str]:
         "deliveries": ("billing:usage-batches",),
         "delivery": ("billing:usage-batch", stage.organisation.usage_batches.get().pk),
         "usage events": ("billing:usage-events",),
-        "usage event": ("billing:usage-event", stage.organisation.usage_events.earliest("pk").pk),
+        "usage event": ("billing:usage-event", _contested(stage)),
         "parked": ("billing:usage-parked",),
+        "parked line": ("billing:usage-line", _conflict(stage)),
         "savings": ("billing:savings-list",),
         "saving": ("billing:savings", stage.invoice.savings_id),
         "invoices": ("billing:invoices",),
@@ -68,6 +69,30 @@ def pages(stage: Stage) -> dict[str, str]:
         "job": ("runs:job", stage.job.pk),
     }
     return {name: reverse(route, args=args) for name, (route, *args) in named.items()}
+
+
+def _conflict(stage: Stage) -> int:
+    """A parked line whose key is contested."""
+    batch = stage.organisation.usage_batches.get()
+    return int(batch.parked.get(fate="conflict").pk)
+
+
+def _contested(stage: Stage) -> int:
+    """The stored event of that key."""
+    key = stage.organisation.usage_batches.get().parked.get(fate="conflict").event_id
+    return int(stage.organisation.usage_events.get(event_id=key).pk)
+
+
+def _conflict(stage: Stage) -> int:
+    """A parked line whose key is contested."""
+    batch = stage.organisation.usage_batches.get()
+    return int(batch.parked.get(fate="conflict").pk)
+
+
+def _contested(stage: Stage) -> int:
+    """The stored event of that key."""
+    key = stage.organisation.usage_batches.get().parked.get(fate="conflict").event_id
+    return int(stage.organisation.usage_events.get(event_id=key).pk)
 
 
 def faults(visitor: Visitor) -> list[str]:

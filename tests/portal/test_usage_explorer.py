@@ -215,7 +215,7 @@ def test_page_file_and_api_say_the_same(cast, ingest, page, client):
     # Every fate is named, also those of no line.
     assert answer["fates"] == {
         "accepted": 0, "pending": 2, "late": 0, "early": 0, "future": 0, "duplicate": 1,
-        "conflict": 0, "negative": 0, "unmatched": 1, "malformed": 0,
+        "conflict": 0, "overruled": 0, "decided": 0, "negative": 0, "unmatched": 1, "malformed": 0,
     }  # fmt: skip
     chosen = client.get("/api/v1/usage/volumes", OCTOBER | {"source": "gateway-2"}, headers=head)
     assert chosen.json()["samples"] == 6
@@ -321,8 +321,8 @@ def test_a_file_of_too_many_lines_is_refused_with_a_way_out(cast, ingest, page, 
 def test_one_grouped_query_reads_the_range_by_its_index(cast, ingest, django_assert_num_queries):
     ingest(*(event(n, f"2026-10-{n % 28 + 1:02d}T08:00:00Z") for n in range(60)))
     query = UsageQuery(MONTH)
-    # The keys in conflict, the computed periods, the contracts, the sum itself.
-    with django_assert_num_queries(4) as asked:
+    # Keys in conflict, decisions, computed periods, contracts, the sum itself, decided lines.
+    with django_assert_num_queries(6) as asked:
         assert sum(row.events for row in counted_events(actor=cast.owner, query=query)) == 60
     grouped = [item["sql"] for item in asked.captured_queries if "GROUP BY" in item["sql"]]
     assert len(grouped) == 1

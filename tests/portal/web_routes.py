@@ -47,6 +47,7 @@ def url_of(route: Route, stage: Stage) -> str:
         "review_id": stage.open_review.pk,
         "finding_id": stage.open_review.findings.get().pk,
         "batch_id": stage.organisation.usage_batches.get().pk,
+        "line_id": stage.organisation.usage_batches.get().parked.earliest("pk").pk,
         "event_id": stage.organisation.usage_events.earliest("pk").pk,
         "savings_id": stage.invoice.savings_id,
         "invoice_id": stage.invoice.pk,

@@ -73,6 +73,9 @@ MAY: Mapping[str, frozenset[str]] = {
     "finding.raise": frozenset({Role.AUDITOR}),
     "sufficiency.override": frozenset({Role.AUDITOR}),
     "usage.ingest": frozenset({Role.CUSTOMER}),
+    # Only the customer knows what their gateway meant. Finance bills by it and the auditor attests
+    # to it, so neither decides; both see the decision, and the evidence carries it.
+    "usage.decide": frozenset({Role.CUSTOMER}),
     "savings.verify": frozenset({Role.AUDITOR}),
     "invoice.issue": frozenset({Role.FINANCE}),
     "bill.request": frozenset({Role.FINANCE}),

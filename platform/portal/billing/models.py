@@ -1,101 +1,22 @@
-"""Usage events, periods, savings, invoices, journal, exports. Issued rows never change."""
+"""Periods, savings, invoices, journal, exports; usage rows stand in `usage_models`.
+
+Issued rows never change.
+"""
 
 from typing import ClassVar
 
-from django.conf import settings
 from django.db import models
 
 from portal.accounts.models import Organisation
 from portal.billing.period_models import PeriodClose as PeriodClose
+from portal.billing.usage_models import ParkedUsage as ParkedUsage
+from portal.billing.usage_models import UsageBatch as UsageBatch
+from portal.billing.usage_models import UsageDecision as UsageDecision
+from portal.billing.usage_models import UsageEvent as UsageEvent
 from portal.contracts.models import ContractVersion
 from portal.documents.models import StoredFile
 from portal.records import Issued, Record
 from portal.runs.models import Measurement, Tuning
-
-
-class UsageBatch(Issued):
-    """One delivery of usage lines and what became of them."""
-
-    organisation = models.ForeignKey(
-        Organisation, on_delete=models.PROTECT, related_name="usage_batches"
-    )
-    via = models.CharField(max_length=32, help_text="api, file, demo")
-    submitted_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
-    )
-    sha256 = models.CharField(max_length=64)
-    lines = models.PositiveIntegerField()
-    accepted = models.PositiveIntegerField()
-    duplicates = models.PositiveIntegerField()
-    conflicts = models.PositiveIntegerField()
-    rejected = models.PositiveIntegerField()
-
-    class Meta:
-        ordering = ("-created_at",)
-        verbose_name_plural = "usage batches"
-
-    def __str__(self) -> str:
-        return f"{self.lines} lines, {self.accepted} accepted"
-
-
-class UsageEvent(models.Model):
-    """One accepted event. (source, event id) is taken once per organisation, for ever."""
-
-    organisation = models.ForeignKey(
-        Organisation, on_delete=models.PROTECT, related_name="usage_events"
-    )
-    batch = models.ForeignKey(UsageBatch, on_delete=models.PROTECT, related_name="events")
-    source = models.CharField(max_length=200)
-    event_id = models.CharField(max_length=200)
-    content_sha256 = models.CharField(max_length=64)
-    time = models.DateTimeField()
-    received_at = models.DateTimeField(null=True, blank=True)
-    model = models.CharField(max_length=200)
-    system = models.CharField(max_length=200)
-    samples = models.BigIntegerField()
-    line_number = models.PositiveIntegerField()
-    line = models.TextField(help_text="the CloudEvent as received")
-
-    class Meta:
-        ordering = ("id",)
-        indexes = (models.Index(fields=("organisation", "time"), name="usage_event_time"),)
-        constraints = (
-            models.UniqueConstraint(
-                fields=("organisation", "source", "event_id"), name="one_usage_event_per_id"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(samples__gte=0), name="usage_samples_not_negative"
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.source} {self.event_id}: {self.samples}"
-
-
-class ParkedUsage(models.Model):
-    """A line that was not counted, with the reason: nothing is dropped silently."""
-
-    batch = models.ForeignKey(UsageBatch, on_delete=models.PROTECT, related_name="parked")
-    line_number = models.PositiveIntegerField()
-    fate = models.CharField(
-        max_length=16, help_text="duplicate, conflict, unmatched, negative, malformed"
-    )
-    reason = models.CharField(max_length=300)
-    source = models.CharField(max_length=200, blank=True)
-    event_id = models.CharField(max_length=200, blank=True)
-    time = models.DateTimeField(null=True, blank=True, help_text="of a readable event")
-    line = models.TextField()
-
-    class Meta:
-        ordering = ("batch", "line_number")
-        verbose_name_plural = "parked usage"
-        indexes = (
-            models.Index(fields=("source", "event_id"), name="parked_usage_key"),
-            models.Index(fields=("time", "fate"), name="parked_usage_time"),
-        )
-
-    def __str__(self) -> str:
-        return f"line {self.line_number}: {self.fate}"
 
 
 class BillingPeriod(Record):
@@ -147,6 +68,9 @@ class SavingsRecord(Issued):
     kept = models.BooleanField()
     reason = models.CharField(max_length=300, blank=True)
     usage = models.JSONField(help_text="metering.usage.UsageTotals as JSON")
+    usage_until = models.DateTimeField(
+        null=True, blank=True, help_text="deliveries stored later are late for this period"
+    )
     document = models.JSONField(help_text="savings lines and fee breakdown as JSON")
     sha256 = models.CharField(max_length=64)
 

@@ -30,6 +30,7 @@ from portal.billing.models import (
 )
 from portal.billing.posting import entries_of
 from portal.billing.usage import period_lines, period_totals
+from portal.billing.usage_keys import decisions_holding
 from portal.workspace import absolute, sha256_file
 from reports.canonical import sha256_bytes
 
@@ -141,7 +142,7 @@ def late_usage(period: BillingPeriod, savings: SavingsRecord) -> Late:
     """What arrived too late for the period's savings; only of usage that they were metered from."""
     if not savings.usage:
         return Late(0, 0)
-    told = events_of(period).filter(batch__created_at__gt=savings.created_at)
+    told = events_of(period).filter(batch__created_at__gt=savings.usage_until or savings.created_at)
     found = told.aggregate(events=Count("id"), samples=Coalesce(Sum("samples"), 0))
     return Late(found["events"], found["samples"])
 
@@ -149,7 +150,8 @@ def late_usage(period: BillingPeriod, savings: SavingsRecord) -> Late:
 def undecided(period: BillingPeriod) -> QuerySet[ParkedUsage]:
     """Lines of the period that somebody still has to decide on: conflicts and unmatched ones.
 
-    An unmatched line that was sent again and stored since is decided.
+    An unmatched line that was sent again and stored since is decided, a conflict by a decision
+    that looked at every content under its key.
     """
     stored = UsageEvent.objects.filter(
         organisation=period.organisation,
@@ -161,7 +163,12 @@ def undecided(period: BillingPeriod) -> QuerySet[ParkedUsage]:
         time__gte=period.starts_at,
         time__lt=period.ends_at,
     )
-    return rows.filter(Q(fate="conflict") | Q(fate="unmatched") & ~Exists(stored))
+    decided = decisions_holding(period.organisation).filter(
+        source=OuterRef("source"), event_id=OuterRef("event_id")
+    )
+    return rows.filter(
+        Q(fate="conflict") & ~Exists(decided) | Q(fate="unmatched") & ~Exists(stored)
+    )
 
 
 def trial(period: BillingPeriod) -> tuple[TrialRow, ...]:

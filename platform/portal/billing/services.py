@@ -49,7 +49,8 @@ from portal.billing.sufficiency import (
     pair_of,
     with_overrides,
 )
-from portal.billing.usage import period_lines, period_metered
+from portal.billing.usage import period_lines, period_metered, usage_cut
+from portal.billing.usage_keys import period_decisions
 from portal.contracts.models import ContractVersion
 from portal.documents.services import file_store
 from portal.events.services import event_record
@@ -132,7 +133,10 @@ def savings_compute(
     contract = Contract.from_json(version.contract)
     plan = MeasurementPlan.from_json(version.plan)
     model, system = pair_of(version)
-    totals, (coverage,) = period_metered(period, period_lines(period), [(model, system)])
+    until = usage_cut(period.organisation)
+    totals, (coverage,) = period_metered(
+        period, period_lines(period, until), [(model, system)], period_decisions(period, until)
+    )
     examined: tuple[Sufficiency, ...] = ()
     if is_examined(version):
         found = examine_coverage(measurement, coverage)
@@ -173,6 +177,7 @@ def savings_compute(
         kept=line.kept,
         reason=line.reason[:300],
         usage=totals.to_json(),
+        usage_until=until,
         document=json.loads(data),
         sha256=sha256_bytes(data),
     )

@@ -6,7 +6,7 @@ When savings are computed, the hours come from the lines themselves, which the t
 before that, for a page, from one GROUP BY in the database, which comes to the same.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, timedelta
 
@@ -20,15 +20,15 @@ from metering.plan import Period
 from metering.savings import Override, Sufficiency, demands_sufficiency, evidence_of
 from metering.usage import Coverage, metered, read_events
 from portal.audits.models import SufficiencyOverride
-from portal.billing.models import BillingPeriod, ParkedUsage, UsageEvent
+from portal.billing.models import BillingPeriod, UsageEvent
 from portal.billing.savings import BillingError
 from portal.billing.usage import period_of
+from portal.billing.usage_keys import by_source, contested_in, parked_under, period_decisions
 from portal.contracts.models import ContractVersion
 from portal.runs.models import Measurement
 from portal.workspace import absolute
 
 RUNS = "baseline/runs"
-KEYS_AT_ONCE = 500
 _HOUR = timedelta(hours=1)
 
 
@@ -110,12 +110,14 @@ def stored_coverage(period: BillingPeriod, version: ContractVersion) -> Coverage
         time__lt=period.ends_at,
     )
     odd, lines = _odd_events(period, inside)
+    decisions = period_decisions(period)
     _, (settled,) = metered(
         read_events(lines),
         month,
         month.zone,
         [(model, system)],
         known={pair_of(period.contract_version)},
+        decisions={decision.key: decision for decision in decisions},
         not_before=not_before,
     )
     by_hour = Counter(settled.by_hour)
@@ -156,22 +158,15 @@ def _odd_events(
     period: BillingPeriod, inside: QuerySet[UsageEvent]
 ) -> tuple[list[UsageEvent], list[str]]:
     """Stored events under a disputed key or dated after they came, and every line about them."""
-    parked = ParkedUsage.objects.filter(
-        batch__organisation=period.organisation,
-        time__gte=period.starts_at,
-        time__lt=period.ends_at,
-    )
-    by_source: dict[str, list[str]] = defaultdict(list)
-    torn = parked.filter(fate="conflict").values_list("source", "event_id").distinct()
-    for source, identifier in torn:
-        by_source[source].append(identifier)
+    organisation = period.organisation
     odd = {event.pk: event for event in inside.filter(received_at__lt=F("time"))}
     lines: list[str] = []
-    # One source at a time, so that the unique index answers however many rows there are.
-    for source, identifiers in by_source.items():
-        for start in range(0, len(identifiers), KEYS_AT_ONCE):
-            keys = {"source": source, "event_id__in": identifiers[start : start + KEYS_AT_ONCE]}
-            odd |= {event.pk: event for event in inside.filter(**keys)}
-            again = parked.filter(fate__in=("duplicate", "conflict"), **keys)
-            lines += again.values_list("line", flat=True)
+    for source, ids in by_source(contested_in(period)):
+        keys = {"source": source, "event_id__in": ids}
+        stored = UsageEvent.objects.filter(organisation=organisation, **keys)
+        odd |= {event.pk: event for event in inside.filter(**keys)}
+        # A rival outside of the period keeps its key from counting inside.
+        outside = stored.exclude(time__gte=period.starts_at, time__lt=period.ends_at)
+        for rows in (outside, parked_under(organisation).filter(**keys)):
+            lines += rows.values_list("line", flat=True)
     return list(odd.values()), [*(event.line for event in odd.values()), *lines]

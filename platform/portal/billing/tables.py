@@ -59,9 +59,15 @@ class ParkedLineTable(ParkedTable):
 
     csv_columns = (
         ("received_at", "batch__created_at"), ("batch", "batch_id"), *ParkedTable.csv_columns,
-        ("source", "source"), ("id", "event_id"), ("time", "time"),
+        ("source", "source"), ("id", "event_id"), ("time", "time"), ("standing", "standing"),
     )  # fmt: skip
 
+    line_number = tables.Column(
+        verbose_name="Line",
+        attrs=NUMERIC,
+        linkify=("billing:usage-line", {"line_id": tables.A("pk")}),
+    )
+    standing = MarkColumn()
     batch = InstantColumn(
         accessor="batch__created_at",
         verbose_name="Received",
@@ -70,7 +76,8 @@ class ParkedLineTable(ParkedTable):
     time = InstantColumn(verbose_name="Happened")
 
     class Meta:
-        sequence = ("batch", "line_number", "fate", "time", "reason", "line")
+        exclude = ("fate",)
+        sequence = ("batch", "line_number", "standing", "time", "reason", "line")
 
 
 class StoredTable(ListTable):

@@ -5,6 +5,7 @@ from django.urls import path
 from portal.billing import views
 from portal.billing import views_audit as audits
 from portal.billing import views_close as close
+from portal.billing import views_conflicts as conflicts
 from portal.billing import views_disputes as disputes
 from portal.billing import views_explorer as explorer
 from portal.billing import views_periods as periods
@@ -15,8 +16,11 @@ app_name = "billing"
 urlpatterns = [
     path("usage/", explorer.explorer, name="usage"),
     path("usage/events/", explorer.events, name="usage-events"),
-    path("usage/events/<int:event_id>/", explorer.event, name="usage-event"),
+    path("usage/events/<int:event_id>/", conflicts.event, name="usage-event"),
+    path("usage/events/<int:event_id>/decide/", conflicts.decide, name="usage-decide"),
     path("usage/parked/", explorer.parked, name="usage-parked"),
+    path("usage/parked/<int:line_id>/", conflicts.line, name="usage-line"),
+    path("usage/parked/<int:line_id>/again/", conflicts.send_again, name="usage-send-again"),
     path("usage/deliveries/", usage.batches, name="usage-batches"),
     path("usage/deliveries/<uuid:batch_id>/", usage.batch, name="usage-batch"),
     path("savings/", usage.savings_list, name="savings-list"),

@@ -7,23 +7,39 @@ the engine; here they only meet the database.
 
 import heapq
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from metering.contract import Contract
 from metering.fields import instant_text
 from metering.plan import Period
-from metering.usage import Coverage, EventBatch, UsageTotals, metered, read_events
+from metering.usage import Coverage, Decision, EventBatch, UsageTotals, metered, read_events
 from metering.usage import UsageEvent as ReadEvent
 from portal.accounts.access import Actor, require
 from portal.accounts.models import Organisation
-from portal.billing.models import BillingPeriod, ParkedUsage, UsageBatch, UsageEvent
+from portal.billing.models import (
+    BillingPeriod,
+    ParkedUsage,
+    UsageBatch,
+    UsageDecision,
+    UsageEvent,
+)
+from portal.billing.usage_keys import (
+    REPEATED,
+    by_source,
+    contested_in,
+    decided_among,
+    parked_under,
+    stored_values,
+)
 from portal.events.services import event_record
 from portal.registry.models import Model, System
 
@@ -39,7 +55,8 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class LineFate:
-    """What became of one line: stored, duplicate, conflict, unmatched, negative or malformed."""
+    """What became of one line: stored, duplicate, conflict, overruled, unmatched, negative or
+    malformed."""
 
     line: int
     fate: str
@@ -83,7 +100,7 @@ def _store(
     ]
     fates.sort(key=lambda fate: fate.line)
     counts = Counter(fate.fate for fate in fates)
-    settled = ("stored", "duplicate", "conflict")
+    settled = ("stored", *REPEATED)
     batch = UsageBatch(
         organisation=organisation,
         via=via,
@@ -92,7 +109,7 @@ def _store(
         lines=read.rows,
         accepted=counts["stored"],
         duplicates=counts["duplicate"],
-        conflicts=counts["conflict"],
+        conflicts=counts["conflict"] + counts["overruled"],
         rejected=len(fates) - sum(counts[name] for name in settled),
     )
     batch.save(force_insert=True)
@@ -137,7 +154,8 @@ def _settle(organisation: Organisation, events: Sequence[ReadEvent]) -> list[Lin
     known = set(Model.objects.filter(organisation=organisation).values_list("name", flat=True))
     systems = set(System.objects.filter(organisation=organisation).values_list("name", flat=True))
     taken = _stored_contents(organisation, events)
-    fates = []
+    fates: list[LineFate] = []
+    torn: list[tuple[str, str]] = []
     for event in events:
         fate, why = "stored", ""
         if event.model not in known or event.system not in systems:
@@ -148,10 +166,31 @@ def _settle(organisation: Organisation, events: Sequence[ReadEvent]) -> list[Lin
         elif before == event.content:
             fate, why = "duplicate", "the same event is stored already"
         else:
+            torn.append(event.key)
             fate = "conflict"
             why = "other content under a key that is taken; decide which one is right"
         fates.append(LineFate(event.line, fate, why, event.source, event.id, event.occurred_at))
-    return fates
+    return _overrule(fates, decided_among(organisation, torn), events) if torn else fates
+
+
+def _overrule(
+    fates: Sequence[LineFate],
+    decided: Mapping[tuple[str, str], UsageDecision],
+    events: Sequence[ReadEvent],
+) -> list[LineFate]:
+    """The same fates, where a person has looked at a content in conflict already: what they chose
+    comes again, what they set aside stays aside."""
+    found = []
+    for fate, event in zip(fates, events, strict=True):
+        row = decided.get(event.key) if fate.fate == "conflict" else None
+        if row is not None and event.content == row.content_sha256:
+            fate = replace(fate, fate="duplicate", reason="counts already, by decision")
+        elif row is not None and event.content in row.contents:
+            fate = replace(
+                fate, fate="overruled", reason=f"decided by {row.decided_as}: other content counts"
+            )
+        found.append(fate)
+    return found
 
 
 def _stored_contents(
@@ -160,24 +199,6 @@ def _stored_contents(
     """Content digest by key of those events that are stored already."""
     rows = stored_values(organisation, (event.key for event in events), "content_sha256")
     return {(source, identifier): digest for source, identifier, digest in rows}
-
-
-def stored_values(
-    organisation: Organisation, keys: Iterable[tuple[str, str]], *fields: str
-) -> Iterator[tuple[Any, ...]]:
-    """(source, id, *fields) of the events that are stored under `keys`."""
-    by_source: Mapping[str, set[str]] = defaultdict(set)
-    for source, identifier in keys:
-        by_source[source].add(identifier)
-    # One source at a time, so that the unique index answers however many rows there are.
-    for source, names in by_source.items():
-        ids = sorted(names)
-        for start in range(0, len(ids), INSERT_ROWS):
-            yield from UsageEvent.objects.filter(
-                organisation=organisation,
-                source=source,
-                event_id__in=ids[start : start + INSERT_ROWS],
-            ).values_list("source", "event_id", *fields)
 
 
 def _insert(batch: UsageBatch, events: Sequence[ReadEvent], lines: Sequence[str]) -> None:
@@ -220,24 +241,48 @@ def _parked(batch: UsageBatch, fate: LineFate, lines: Sequence[str]) -> ParkedUs
     )
 
 
-def period_lines(period: BillingPeriod) -> Iterator[str]:
+def usage_cut(organisation: Organisation) -> datetime:
+    """A moment that divides the deliveries: each is stored whole before it or begins after it.
+
+    Whoever reads what came until then reads the same for ever. Waits for the delivery that is
+    being stored, and lets the next one go at once.
+    """
+    with transaction.atomic():
+        Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)
+        moment = timezone.now()
+        # Gives the lock back: only the end of a transaction or of a savepoint does.
+        transaction.set_rollback(True)
+    return moment
+
+
+def period_lines(period: BillingPeriod, until: datetime | None = None) -> Iterator[str]:
     """The lines of a period as they came, in order of arrival: counted ones and repetitions.
 
     Repetitions and conflicts are part of it, so that whoever reads the evidence settles the keys
-    again and comes to the same totals. Lines come as they are read: a period of ten million needs
-    no more memory than one of ten thousand.
+    again and comes to the same totals; of a key with several contents all lines, wherever they
+    lie. Only deliveries stored by `until`: what comes later is late for a computed period. Lines
+    come as they are read: a period of ten million needs no more memory than one of ten thousand.
     """
-    inside = {"time__gte": period.starts_at, "time__lt": period.ends_at}
-    counted = UsageEvent.objects.filter(organisation=period.organisation, **inside)
-    parked = ParkedUsage.objects.filter(
-        batch__organisation=period.organisation, fate__in=("duplicate", "conflict"), **inside
-    )
+    inside = Q(time__gte=period.starts_at, time__lt=period.ends_at)
+    stored: QuerySet[Any] = UsageEvent.objects.filter(organisation=period.organisation)
+    parked: QuerySet[Any] = parked_under(period.organisation)
+    if until is not None:
+        stored = stored.filter(batch__created_at__lte=until)
+        parked = parked.filter(batch__created_at__lte=until)
     arrival = ("batch__created_at", "batch_id", "line_number")
-    rows = (
-        found.order_by(*arrival).values_list(*arrival, "line").iterator(chunk_size=READ_ROWS)
-        for found in (counted, parked)
-    )
-    for _, _, _, line in heapq.merge(*rows, key=itemgetter(0, 1, 2)):
+
+    def rows(found: QuerySet[Any]) -> Iterator[tuple[Any, ...]]:
+        return found.order_by(*arrival).values_list(*arrival, "line").iterator(chunk_size=READ_ROWS)
+
+    outside = [
+        row
+        for source, ids in by_source(contested_in(period, until))
+        for found in (stored, parked)
+        for row in rows(found.exclude(inside).filter(source=source, event_id__in=ids))
+    ]
+    order = itemgetter(0, 1, 2)
+    sources = (rows(stored.filter(inside)), rows(parked.filter(inside)), sorted(outside, key=order))
+    for _, _, _, line in heapq.merge(*sources, key=order):
         yield line
 
 
@@ -246,13 +291,18 @@ def period_of(period: BillingPeriod) -> Period:
     return Period(period.label, period.zone, period.starts_at, period.ends_at)
 
 
-def period_totals(period: BillingPeriod, lines: Iterable[str]) -> UsageTotals:
+def period_totals(
+    period: BillingPeriod, lines: Iterable[str], decisions: Iterable[Decision] = ()
+) -> UsageTotals:
     """The engine's totals of a period's lines, under the period's contract."""
-    return period_metered(period, lines, ())[0]
+    return period_metered(period, lines, (), decisions)[0]
 
 
 def period_metered(
-    period: BillingPeriod, lines: Iterable[str], pairs: Sequence[tuple[str, str]]
+    period: BillingPeriod,
+    lines: Iterable[str],
+    pairs: Sequence[tuple[str, str]],
+    decisions: Iterable[Decision] = (),
 ) -> tuple[UsageTotals, tuple[Coverage, ...]]:
     """Totals of a period's lines, and how much of it each (model, system) of `pairs` covers."""
     contract = Contract.from_json(period.contract_version.contract)
@@ -262,5 +312,6 @@ def period_metered(
         period.zone,
         pairs,
         known={(period.contract_version.mix.model.name, period.contract_version.system.name)},
+        decisions={decision.key: decision for decision in decisions},
         not_before=contract.valid_from,
     )

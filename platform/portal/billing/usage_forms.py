@@ -4,7 +4,7 @@ In: text of a query string, the same for page, CSV and API. Out: a `UsageQuery`,
 fields. What is left out is filled in: the billing period (else the month) of the newest usage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -15,14 +15,17 @@ from metering.plan import Period
 from metering.refusal import Refusal
 from portal.accounts.models import Membership
 from portal.billing import selectors
+from portal.billing.conflicts import Content
+from portal.billing.usage_keys import CONTESTING
 from portal.billing.usage_range import MOST_DAYS, UsageRange
 from portal.billing.usage_reads import FATES, PARKED, UsageQuery
 from portal.contracts.selectors import contract_list
 from portal.registry.selectors import model_list, system_list
+from portal.web.formats import instant
 
 # Years whose every day can be moved into every zone.
 FIRST_DAY, LAST_DAY = date(1971, 1, 1), date(2199, 12, 31)
-STORED = tuple(fate for fate in FATES if fate not in PARKED or fate == "conflict")
+STORED = tuple(fate for fate in FATES if fate not in PARKED or fate in CONTESTING)
 
 
 class UsageForm(forms.Form):
@@ -103,6 +106,31 @@ class ParkedForm(UsageForm):
     model = None  # type: ignore[assignment]
     system = None  # type: ignore[assignment]
     fate = forms.ChoiceField(required=False, choices=[("", "all"), *((f, f) for f in PARKED)])
+
+
+class DecisionForm(forms.Form):
+    """Which content counts under a key, and why; `seen` are the contents that were on the page."""
+
+    choice = forms.ChoiceField(label="What counts", widget=forms.RadioSelect)
+    reason = forms.CharField(
+        max_length=300,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Finance and the auditor read this; it goes into the evidence of the report.",
+    )
+    seen = forms.CharField(max_length=20_000, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None, *, contents: Sequence[Content]) -> None:
+        super().__init__(data, initial={"seen": ",".join(c.event.content for c in contents)})
+        choice = cast(forms.ChoiceField, self.fields["choice"])
+        choice.choices = [
+            (
+                content.choice,
+                f"{content.event.samples:,} samples of {content.event.model} on "
+                f"{content.event.system}, {instant(content.event.occurred_at)}"
+                f" ({'stored first' if content.line is None else 'came later'})",
+            )
+            for content in contents
+        ]
 
 
 def _defaults(actor: Membership, now: datetime, named: Mapping[str, Any]) -> dict[str, Any]:

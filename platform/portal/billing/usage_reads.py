@@ -19,9 +19,11 @@ from django.db.models import (
     CharField,
     Count,
     DateTimeField,
+    Exists,
     F,
     Func,
     IntegerField,
+    OuterRef,
     Q,
     QuerySet,
     Sum,
@@ -36,21 +38,23 @@ from portal.billing import selectors
 from portal.billing.models import (
     BillingPeriod,
     Invoice,
-    ParkedUsage,
     SavingsRecord,
     UsageBatch,
+    UsageDecision,
     UsageEvent,
 )
-from portal.billing.usage import stored_values
+from portal.billing.usage_keys import CONTESTING, contested_stored, decisions_holding
 from portal.billing.usage_range import Counted, UsageRange, UsageTable, usage_table
 from portal.contracts.models import ContractVersion
 
 # What counts: in a period whose savings are computed, or waiting for that.
 BILLED, PENDING = "accepted", "pending"
 ACCEPTED = (BILLED, PENDING)
-PARKED = ("duplicate", "conflict", "negative", "unmatched", "malformed")
+PARKED = ("duplicate", "conflict", "overruled", "decided", "negative", "unmatched", "malformed")
 # Every fate a line can have, in the order a person reads them.
 FATES = (BILLED, PENDING, "late", "early", "future", *PARKED)
+# Fates that say of a line already counted above how it came to count.
+OF_COUNTED = ("decided",)
 _HALF_BITS = 32
 
 
@@ -110,34 +114,59 @@ class ClockLimit(Func):
 def events_with_fate(*, actor: Membership, query: UsageQuery) -> QuerySet[Any]:
     """Stored events of a range, each with its `fate`; what is stored is in conflict, out of the
     contract's time, ahead of its receipt, late, or accepted."""
-    asked = query.range
-    rows = selectors.usage_event_list(actor=actor).filter(
-        time__gte=asked.start, time__lt=asked.end, **_chosen(query)
-    )
+    decided_against = _decided_for_lines(actor).values_list("stored_id", flat=True)
+    torn = contested_stored(actor.organisation) if sees(actor, "usage") else []
+    rows = selectors.usage_event_list(actor=actor).filter(**_chosen(query))
+    return _with_fate(
+        rows,
+        [(Q(pk__in=torn), "conflict"), (Q(pk__in=list(decided_against)), "overruled"),
+         *_judged(actor, query.range)],
+    )  # fmt: skip
+
+
+def _judged(actor: Membership, asked: UsageRange) -> list[tuple[Q, str]]:
+    """What decides the fate of an event whose key is its own; the first that holds does."""
     computed = [_of_period(record) for record in _computed(actor, asked)]
     late = [inside & behind for inside, behind in computed]
-    branches = [
-        (Q(pk__in=contested_ids(actor=actor)), "conflict"),
+    return [
         (Q(time__gt=ClockLimit(F("received_at"))), "future"),
         (_any(_before_contract(actor, asked)), "early"),
         (_any(late), "late"),
         (_any([inside for inside, _ in computed]), BILLED),
     ]
-    return rows.annotate(
+
+
+def _with_fate(rows: QuerySet[Any], branches: list[tuple[Q, str]]) -> QuerySet[Any]:
+    judged: QuerySet[Any] = rows.annotate(
         fate=Case(
             *(When(condition, then=Value(fate)) for condition, fate in branches if condition),
             default=Value(PENDING),
             output_field=CharField(),
         )
     )
+    return judged
 
 
 def counted_events(*, actor: Membership, query: UsageQuery) -> Iterator[Counted]:
-    """Events and samples by slot, model, system and fate: the one GROUP BY."""
-    asked = query.range
-    rows = (
-        events_with_fate(actor=actor, query=query)
-        .annotate(slot=SlotNumber(F("time"), start=asked.start, seconds=asked.slot_s))
+    """Events and samples by slot, model, system and fate: one GROUP BY over the stored events,
+    and one over the few lines that count instead of one, by decision."""
+    yield from _grouped(events_with_fate(actor=actor, query=query), query.range)
+    instead = _decided_for_lines(actor).filter(**_chosen(query))
+    if instead.exists():
+        judged = [branch for branch in _judged(actor, query.range) if branch[1] != "late"]
+        yield from _grouped(_with_fate(instead, judged), query.range)
+
+
+def _decided_for_lines(actor: Membership) -> QuerySet[UsageDecision]:
+    """Decisions that hold and let a parked line count instead of the stored event."""
+    if not sees(actor, "usage"):
+        return UsageDecision.objects.none()
+    return decisions_holding(actor.organisation).filter(line__isnull=False)
+
+
+def _grouped(rows: QuerySet[Any], asked: UsageRange) -> Iterator[Counted]:
+    grouped = (
+        rows.annotate(slot=SlotNumber(F("time"), start=asked.start, seconds=asked.slot_s))
         .order_by()
         .values("slot", "model", "system", "fate")
         # Samples are added in two halves, so that no sum leaves 64 bits.
@@ -147,7 +176,7 @@ def counted_events(*, actor: Membership, query: UsageQuery) -> Iterator[Counted]
             low=Sum(F("samples").bitand(2**_HALF_BITS - 1)),
         )
     )
-    for row in rows:
+    for row in grouped:
         samples = (int(row["high"]) << _HALF_BITS) + int(row["low"])
         yield Counted(row["slot"], row["model"], row["system"], row["fate"], row["events"], samples)
 
@@ -158,11 +187,12 @@ def table_of(actor: Membership, query: UsageQuery, now: datetime) -> UsageTable:
     return usage_table(query.range, counted, accepted=ACCEPTED, now=now)
 
 
-def parked_lines(*, actor: Membership, query: UsageQuery) -> QuerySet[ParkedUsage]:
-    """Lines of a range that became no event, newest delivery first.
+def parked_lines(*, actor: Membership, query: UsageQuery) -> QuerySet[Any]:
+    """Lines of a range that became no event, newest delivery first, each with its `standing`.
 
-    A line without a readable time stands where it arrived. What is parked has no model or system
-    of its own, so those are not asked.
+    That is its fate, and of a conflict what was decided: "decided" for the line that counts,
+    "overruled" for the others. A line without a readable time stands where it arrived. What is
+    parked has no model or system of its own, so those are not asked.
     """
     asked = query.range
     rows = selectors.parked_usage_list(actor=actor).filter(
@@ -171,27 +201,24 @@ def parked_lines(*, actor: Membership, query: UsageQuery) -> QuerySet[ParkedUsag
     )
     if query.source:
         rows = rows.filter(source=query.source)
+    holding = decisions_holding(actor.organisation)
+    same_key = holding.filter(source=OuterRef("source"), event_id=OuterRef("event_id"))
+    rows = rows.annotate(
+        standing=Case(
+            When(fate__in=CONTESTING, pk__in=holding.values("line_id"), then=Value("decided")),
+            When(Q(fate="conflict") & Exists(same_key), then=Value("overruled")),
+            default=F("fate"),
+            output_field=CharField(),
+        )
+    )
     return rows.select_related("batch").order_by("-batch__created_at", "batch_id", "line_number")
 
 
 def parked_counts(*, actor: Membership, query: UsageQuery) -> Mapping[str, int]:
     """Lines that became no event, by fate; every fate is there, also those that are 0."""
-    rows = parked_lines(actor=actor, query=query).order_by().values("fate")
-    found = {row["fate"]: row["lines"] for row in rows.annotate(lines=Count("pk"))}
+    rows = parked_lines(actor=actor, query=query).order_by().values("standing")
+    found = {row["standing"]: row["lines"] for row in rows.annotate(lines=Count("pk"))}
     return {fate: found.get(fate, 0) for fate in PARKED}
-
-
-def contested_ids(*, actor: Membership) -> list[int]:
-    """Stored events under whose key other content came: nobody's volume until decided."""
-    if not sees(actor, "usage"):
-        return []
-    keys = (
-        ParkedUsage.objects.filter(batch__organisation=actor.organisation, fate="conflict")
-        .order_by()
-        .values_list("source", "event_id")
-        .distinct()
-    )
-    return [row[2] for row in stored_values(actor.organisation, keys, "pk")]
 
 
 @dataclass(frozen=True)
@@ -222,9 +249,10 @@ def event_standing(*, actor: Membership, event: UsageEvent) -> Standing:
     return Standing(fate, tuple(periods), savings, tuple(invoices))
 
 
-def _chosen(query: UsageQuery) -> dict[str, str]:
+def _chosen(query: UsageQuery) -> dict[str, Any]:
     named = {"model": query.model, "system": query.system, "source": query.source}
-    return {name: value for name, value in named.items() if value}
+    inside = {"time__gte": query.range.start, "time__lt": query.range.end}
+    return {**inside, **{name: value for name, value in named.items() if value}}
 
 
 def _computed(actor: Membership, asked: UsageRange) -> Iterable[SavingsRecord]:
@@ -246,7 +274,7 @@ def _of_period(record: SavingsRecord) -> tuple[Q, Q]:
         model=version.mix.model.name, system=version.system.name,
     )  # fmt: skip
     behind = UsageBatch.objects.filter(
-        organisation=record.organisation, created_at__gt=record.created_at
+        organisation=record.organisation, created_at__gt=record.usage_until or record.created_at
     )
     return inside, Q(batch__in=behind.order_by().values("pk"))
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from portal.billing.usage_range import UsageTable
-from portal.billing.usage_reads import ACCEPTED, FATES, PARKED, UsageQuery
+from portal.billing.usage_reads import ACCEPTED, FATES, OF_COUNTED, PARKED, UsageQuery
 from portal.web.figures import Figure
 from portal.web.formats import number
 
@@ -26,6 +26,9 @@ MEANING: Mapping[str, str] = {
     "duplicate": "the same event again: it counts once",
     "conflict": "one source and id came with more than one content: counts for nobody until a "
     "person decides",
+    "overruled": "a person decided that other content under its source and id counts",
+    "decided": "counts in place of the stored event, by a person's decision; it stands among the "
+    "accepted or pending lines above",
     "negative": "takes volume away: reverse an event by a correction instead",
     "unmatched": "its model or system is not registered: register it, then send the line again",
     "malformed": "is no event; the reason names the field",
@@ -89,7 +92,7 @@ def usage_figures(
         ) if value),
     )  # fmt: skip
     counts = tuple((line.fate, number(line.lines)) for line in fates)
-    idle = tuple(line for line in fates if line.fate not in ACCEPTED)
+    idle = tuple(line for line in fates if line.fate not in (*ACCEPTED, *OF_COUNTED))
     return (
         Figure("Accepted work", number(table.samples), "samples", formula=COUNTED,
                inputs=inputs, api=api),

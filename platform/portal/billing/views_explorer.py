@@ -1,6 +1,5 @@
 """Usage by day or hour, model and system, and every line behind each count."""
 
-import json
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,19 +13,16 @@ from django.views.decorators.http import require_safe
 
 from portal.accounts.models import Membership
 from portal.billing import selectors
-from portal.billing.models import UsageEvent
-from portal.billing.tables import ParkedLineTable, StoredTable, period_cell
+from portal.billing.tables import ParkedLineTable, StoredTable
 from portal.billing.usage_forms import ParkedForm, StoredForm, UsageForm
 from portal.billing.usage_reads import (
     UsageQuery,
-    event_standing,
     events_with_fate,
     parked_counts,
     parked_lines,
     table_of,
 )
 from portal.billing.usage_words import (
-    MEANING,
     fate_lines,
     query_text,
     usage_figures,
@@ -97,6 +93,7 @@ class _Lines:
     """A form and the rows it leaves: what a list page takes for a filter."""
 
     form_class: type[UsageForm]
+    fate_field = "fate"
 
     def __init__(self, data: Any, queryset: QuerySet[Any], *, actor: Membership) -> None:
         self.form = self.form_class(data, actor=actor, now=timezone.now())
@@ -104,7 +101,7 @@ class _Lines:
         if self.form.is_valid():
             self.qs = self.rows(actor, self.form.query)
             if fate := self.form.cleaned_data["fate"]:
-                self.qs = self.qs.filter(fate=fate)
+                self.qs = self.qs.filter(**{self.fate_field: fate})
 
     def rows(self, actor: Membership, query: UsageQuery) -> QuerySet[Any]:
         """The rows of a query."""
@@ -120,6 +117,7 @@ class _Stored(_Lines):
 
 class _Parked(_Lines):
     form_class = ParkedForm
+    fate_field = "standing"
 
     def rows(self, actor: Membership, query: UsageQuery) -> QuerySet[Any]:
         return parked_lines(actor=actor, query=query)
@@ -157,27 +155,3 @@ def parked(request: ActorRequest) -> HttpResponse:
         crumbs=crumbs(("Usage", reverse("billing:usage"))),
         most_csv=MOST_CSV_LINES,
     )
-
-
-@require_safe
-@for_readers_of("usage")
-def event(request: ActorRequest, event_id: object) -> HttpResponse:
-    """One stored event: the line as received, its four times, its delivery, its fate."""
-    shown: UsageEvent = selectors.usage_event_get(actor=request.actor, event_id=event_id)
-    standing = event_standing(actor=request.actor, event=shown)
-    context = {
-        "event": shown,
-        "fate": standing.fate,
-        "meaning": MEANING[standing.fate],
-        "measured": [(period, period_cell(period)) for period in standing.periods],
-        "savings": standing.savings,
-        "invoices": standing.invoices,
-        "others": selectors.parked_usage_list(actor=request.actor)
-        .filter(source=shown.source, event_id=shown.event_id)
-        .select_related("batch"),
-        "pretty": json.dumps(json.loads(shown.line), indent=2, ensure_ascii=False),
-        "crumbs": crumbs(
-            ("Usage", reverse("billing:usage")), ("Usage events", reverse("billing:usage-events"))
-        ),
-    }
-    return render(request, "portal/billing/usage_event.html", context)

@@ -127,7 +127,7 @@ MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("valid", "passed", "approved", "accepted", "kept", "done", "issued", "signed", "verified",
          "frozen", "chosen", "measured", "released", "credited", "savings computed", "settled",
-         "closed", "agrees", "may bill"),
+         "closed", "agrees", "may bill", "decided"),
         "good",
     ),
     **dict.fromkeys(
@@ -139,7 +139,7 @@ MARKS: dict[str, str] = {
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
          "superseded", "missing", "pending", "disputed", "left open",
-         "overridden", "flagged"),
+         "overridden", "flagged", "overruled"),
         "warn",
     ),
     **dict.fromkeys(

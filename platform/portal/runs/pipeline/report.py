@@ -18,12 +18,14 @@ from metering import canonical
 from metering.contract import Contract, LedgerState, fee
 from metering.fields import instant_text
 from metering.savings import SavingsLine, verified_savings
+from metering.usage import decisions_document
 from portal.accounts.access import Actor
 from portal.audits.models import Review
 from portal.billing.exports import export_files
 from portal.billing.models import Invoice
 from portal.billing.savings import frozen_sufficiency
 from portal.billing.usage import period_lines
+from portal.billing.usage_keys import period_decisions
 from portal.documents.models import Report
 from portal.documents.services import report_issue
 from portal.keystore import platform_keys, transparency_log, trust_store
@@ -103,7 +105,11 @@ def _period_evidence(invoice: Invoice) -> Path:
     contract = Contract.from_json(version.contract)
     savings, label = invoice.savings, invoice.period.label
     usage = folder / "usage" / label
-    write(usage / "events.jsonl", "".join(f"{x}\n" for x in period_lines(invoice.period)).encode())
+    delivered = period_lines(invoice.period, savings.usage_until)
+    write(usage / "events.jsonl", "".join(f"{line}\n" for line in delivered).encode())
+    decisions = period_decisions(invoice.period, savings.usage_until)
+    if decisions:
+        write(usage / "decisions.json", canonical.dumps(decisions_document(decisions)))
     write(usage / "totals.json", canonical.dumps(savings.usage))
     write(
         usage / "inputs.json",
