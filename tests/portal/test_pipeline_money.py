@@ -21,7 +21,8 @@ from metering.usage import TrafficShare, generate_month
 from portal.accounts.access import Platform
 from portal.audits.models import Review
 from portal.audits.services import PUBLIC_FILES, auditor_key_register, review_approve
-from portal.billing.models import Export, Invoice, UsageBatch
+from portal.billing.conflicts import contents_of, usage_decide
+from portal.billing.models import Export, Invoice, UsageBatch, UsageEvent
 from portal.billing.services import period_open
 from portal.billing.usage import usage_ingest
 from portal.contracts.agreement import signed_bytes
@@ -244,10 +245,31 @@ def seal(stage: Stage, invoice: Invoice) -> Report:
     return Report.objects.get(invoice=invoice)
 
 
+def contest(stage: Stage) -> int:
+    """Other content under the first key, decided for by the customer; the samples it adds."""
+    organisation = stage.cast.organisation
+    stored = UsageEvent.objects.filter(organisation=organisation).earliest("pk")
+    line = json.loads(stored.line)
+    line["data"]["samples"] += 1_000_000_000
+    usage_ingest(
+        actor=stage.cast.owner, organisation=organisation, lines=[json.dumps(line)], via="file"
+    )
+    contents = contents_of(stored)
+    usage_decide(
+        actor=stage.cast.owner, stored=stored, choice=contents[1].choice,
+        reason="the first reading was cut off", seen=[c.event.content for c in contents],
+    )  # fmt: skip
+    return 1_000_000_000
+
+
 def test_the_whole_way(stage: Stage):
     approve(stage)
     deliver(stage, "2026-09")
+    volume = sum(UsageEvent.objects.values_list("samples", flat=True)) + contest(stage)
     invoice = bill(stage)
+    assert invoice.savings.volume_samples == volume
+    decided = report_steps.staging_folder(invoice) / "evidence/usage/2026-09/decisions.json"
+    assert "the first reading was cut off" in decided.read_text("utf-8")
     auditor_sign(report_steps.staging_folder(invoice), stage.auditor, trust=stage.trust)
     report = seal(stage, invoice)
     assert report.verified, report.verification["failed"]

@@ -225,14 +225,13 @@ def test_a_decision_is_issued_and_told(cast, ingest, decide):
     row.reason = "another"
     with pytest.raises(IssuedError):
         row.save()
-    table = UsageDecision._meta.db_table
-    for statement in (f"UPDATE {table} SET reason = 'x'", f"DELETE FROM {table}"):
+    for statement in ("UPDATE {} SET reason = 'x'", "DELETE FROM {}"):
         with (
             pytest.raises(DatabaseError, match="never change"),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):
-            cursor.execute(statement)
+            cursor.execute(statement.format(UsageDecision._meta.db_table))
 
 
 @pytest.mark.parametrize("who", ["auditor", "finance", "operator", "host"])

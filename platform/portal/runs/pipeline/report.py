@@ -72,6 +72,7 @@ def prepare(*, invoice: Invoice) -> Path:
     notes = [
         note for note in invoice.document["notes"] if note not in said and "short-run" not in note
     ]
+    notes += _decided(invoice)
     facts = report_facts(
         invoice=invoice,
         review=review,
@@ -91,6 +92,17 @@ def prepare(*, invoice: Invoice) -> Path:
     # The staging folder holds its own copy now.
     shutil.rmtree(evidence)
     return staging
+
+
+def _decided(invoice: Invoice) -> list[str]:
+    """What a reader must know of the usage: people decided which content counts."""
+    count = len(period_decisions(invoice.period, invoice.savings.usage_until))
+    if not count:
+        return []
+    return [
+        f"Conflicts of usage that a person decided: {count}; each stands with its contents and its"
+        f" reason in usage/{invoice.period.label}/decisions.json of the evidence."
+    ]
 
 
 def _period_evidence(invoice: Invoice) -> Path:
