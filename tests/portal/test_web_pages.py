@@ -46,7 +46,7 @@ CHART_PAGES = {
 LIST_BUDGET = 12
 DETAIL_BUDGET = 22
 # Pages that add up many rows ask about as much as a page of one object.
-SUMS = {"home", "billing:usage", "billing:usage-events"}
+SUMS = {"home", "billing:usage", "billing:usage-events", "billing:usage-parked"}
 
 
 class Inline(HTMLParser):
