@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,7 @@ def check_whole(home: Path, months: int) -> None:
     """What must hold after any history of kills: everything once, nothing left over."""
     for table, wanted in {
         "runs_baseline": 1,
+        "runs_baselineentry": 1,
         "runs_tuning": 1,
         "runs_kernelpackage": 1,
         "runs_measurement": 1,
@@ -128,9 +130,17 @@ def check_whole(home: Path, months: int) -> None:
     assert list(orphans(home)) == []
     summary = json.loads((home / "demo" / "summary.json").read_text())
     assert summary["verified"] is True
+    # What a plain script runs is measured, and is never the faster one.
+    found = summary["as_found"]
+    assert (found["stack"], found["batch"]) == ("onnxruntime", 32)
+    assert (
+        0
+        < Decimal(found["samples_per_second"])
+        <= Decimal(summary["baseline"]["samples_per_second"])
+    )
     assert set(summary) == {
-        "elapsed_s", "system", "model", "baseline", "aa", "uplift", "accuracy", "search",
-        "savings", "fee", "currency", "invoice_number", "bundle", "exports", "verified",
+        "elapsed_s", "system", "model", "baseline", "as_found", "aa", "uplift", "accuracy",
+        "search", "savings", "fee", "currency", "invoice_number", "bundle", "exports", "verified",
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from ninja import Router
 from ninja.pagination import LimitOffsetPagination, paginate
 
 from portal.api.auth import actor_of
-from portal.api.schemas import BaselineOut, ErrorOut, MeasurementOut, TuningOut
+from portal.api.schemas import BaselineEntryOut, BaselineOut, ErrorOut, MeasurementOut, TuningOut
 from portal.runs import selectors
 
 router = Router(tags=["runs"])
@@ -29,6 +29,16 @@ def baselines(request: HttpRequest) -> Any:
 def baseline(request: HttpRequest, baseline_id: UUID) -> Any:
     """One frozen baseline with its sweep table."""
     return selectors.baseline_get(actor=actor_of(request), baseline_id=baseline_id)
+
+
+@router.get(
+    "/baselines/{baseline_id}/registry",
+    response={200: list[BaselineEntryOut], 404: ErrorOut},
+    operation_id="list_baseline_entries",
+)
+def baseline_entries(request: HttpRequest, baseline_id: UUID) -> Any:
+    """The registry of the baseline's contract version: signed lines, oldest first."""
+    return selectors.baseline_entries(actor=actor_of(request), baseline_id=baseline_id)
 
 
 @router.get("/tunings", response=list[TuningOut], operation_id="list_tunings")

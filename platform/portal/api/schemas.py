@@ -63,6 +63,19 @@ class BaselineOut(Schema):
     frozen_at: datetime
 
 
+class BaselineEntryOut(Schema):
+    id: UUID
+    contract_version_id: UUID
+    number: int
+    stack: str
+    stack_version: str
+    samples_per_second: Amount
+    frozen_at: datetime
+    baseline_sha256: str
+    line: str
+    line_sha256: str
+
+
 class TuningOut(Schema):
     id: UUID
     baseline_id: UUID

@@ -73,7 +73,9 @@ class AsFoundForm(forms.Form):
         stack: Any = self.fields["stack"]
         stack.choices = [("", "Choose one"), *((name, name) for name in self.offered)]
         cores = len(plan.cores)
-        self.fields["threads"].help_text = f"Threads x instances is at most {cores}, the plan's."
+        self.fields[
+            "threads"
+        ].help_text = f"Over all instances at most {cores}, the cores of the plan."
 
     def clean(self) -> dict[str, Any]:
         """Hold what is stated to the plan; each message goes to its field."""

@@ -114,12 +114,14 @@ def _figures(shown: Baseline, found: Standing, rows: list[BaselineEntry]) -> tup
         ("Counts as", f"{one.effective_cost} core-seconds per million"),
         ("Line, SHA-256", rows[found.number].line_sha256),
     )
+    api = f"/api/v1/baselines/{shown.pk}/registry"
     return (
         Figure("In force", f"entry {found.number}", note=f"from {formats.instant(one.counts_from)}",
-               formula=found.reason, inputs=inputs),
+               formula=found.reason, inputs=inputs, api=api),
         Figure("Counts as", formats.number(one.samples_per_second, 5), "samples per second",
                note=f"measured {formats.number(one.entry.samples_per_second, 5)}", formula=COST,
-               inputs=inputs, method_version=str(shown.contract_version.plan["method_version"])),
+               inputs=inputs, method_version=str(shown.contract_version.plan["method_version"]),
+               api=api),
         Figure("Entries", str(len(rows)), note="signed by the platform, each names the last"),
     )  # fmt: skip
 
