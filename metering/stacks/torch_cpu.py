@@ -94,10 +94,10 @@ class TorchSystem:
         self._output = choose_output(self._model.ports, output)
         # Two lengths, so that the mask is compared too; ids so small are in any vocabulary.
         short, long = (np.arange(1, length, dtype=np.int64) for length in (4, 12))
-        compare(self._model, model, [_feeds([long, short]), _feeds([short])], self._output)
+        compare(self._model, model, [feeds_of([long, short]), feeds_of([short])], self._output)
 
     def infer(self, batch: Sequence[TokenIds]) -> Embeddings:
-        return np.asarray(self._model.run(_feeds(batch), self._output), dtype=np.float32)
+        return np.asarray(self._model.run(feeds_of(batch), self._output), dtype=np.float32)
 
     def close(self) -> None:
         """The module goes with the instance."""
@@ -132,7 +132,8 @@ def open_recogniser(sut: SutSpec, model: Path, output: str) -> Recogniser:
     return TorchRecogniser(sut, model, output)
 
 
-def _feeds(batch: Sequence[TokenIds]) -> dict[str, Any]:
+def feeds_of(batch: Sequence[TokenIds]) -> dict[str, Any]:
+    """The three inputs of an encoder, each int64 (n, longest) and at least two wide."""
     ids, mask = pad(batch)
     if ids.shape[1] == 1:
         # A compiler makes a version for the size one and another for all others; texts of one token

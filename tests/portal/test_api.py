@@ -17,6 +17,7 @@ from portal.billing.exports import exports_write
 from portal.billing.models import UsageEvent
 from portal.billing.services import invoice_issue, period_open, savings_compute
 from portal.billing.usage import usage_ingest
+from portal.runs.models import BaselineEntry
 
 MONEY = {
     "usage/batches", "savings", "invoices", "disputes", "periods", "period-closes",
@@ -72,10 +73,18 @@ def rows(cast, approved) -> dict[str, str]:
         auditor=cast.auditor.user, stated_by="auditor, auditor", reason="a pilot",
     )  # fmt: skip
     override.save(force_insert=True)
+    entry = BaselineEntry(
+        organisation=cast.organisation, contract_version=version, number=0, line="{}",
+        line_sha256="1" * 64, baseline_sha256=approved.baseline.sha256, stack="onnxruntime",
+        stack_version="1.24", samples_per_second="400", evidence_path="evidence/m1",
+        frozen_at=approved.baseline.frozen_at,
+    )  # fmt: skip
+    entry.save(force_insert=True)
     return {
         "systems": version.system_id,
         "mixes": version.mix_id,
         "baselines": approved.baseline_id,
+        "baseline-entries": entry.pk,
         "tunings": approved.package.tuning_id,
         "measurements": approved.pk,
         "usage/batches": batch.pk,

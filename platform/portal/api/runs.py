@@ -32,13 +32,22 @@ def baseline(request: HttpRequest, baseline_id: UUID) -> Any:
 
 
 @router.get(
-    "/baselines/{baseline_id}/registry",
-    response={200: list[BaselineEntryOut], 404: ErrorOut},
-    operation_id="list_baseline_entries",
+    "/baseline-entries", response=list[BaselineEntryOut], operation_id="list_baseline_entries"
 )
-def baseline_entries(request: HttpRequest, baseline_id: UUID) -> Any:
-    """The registry of the baseline's contract version: signed lines, oldest first."""
-    return selectors.baseline_entries(actor=actor_of(request), baseline_id=baseline_id)
+@paginate(LimitOffsetPagination)
+def baseline_entries(request: HttpRequest) -> Any:
+    """Signed lines of the registries of baselines, oldest first in each."""
+    return selectors.baseline_entry_list(actor=actor_of(request))
+
+
+@router.get(
+    "/baseline-entries/{entry_id}",
+    response={200: BaselineEntryOut, 404: ErrorOut},
+    operation_id="get_baseline_entry",
+)
+def baseline_entry(request: HttpRequest, entry_id: UUID) -> Any:
+    """One signed line with its figures."""
+    return selectors.baseline_entry_get(actor=actor_of(request), entry_id=entry_id)
 
 
 @router.get("/tunings", response=list[TuningOut], operation_id="list_tunings")

@@ -48,11 +48,21 @@ def baseline_get(*, actor: Membership, baseline_id: object) -> Baseline:
     return get_or_404(baseline_list(actor=actor), baseline_id)
 
 
+def baseline_entry_list(*, actor: Membership) -> QuerySet[BaselineEntry]:
+    """Entries of every registry the actor may see, oldest first in each."""
+    return scope(actor, BaselineEntry.objects.select_related("due"), "baselines")
+
+
+def baseline_entry_get(*, actor: Membership, entry_id: object) -> BaselineEntry:
+    """One of `baseline_entry_list`, or Http404."""
+    return get_or_404(baseline_entry_list(actor=actor), entry_id)
+
+
 def baseline_entries(*, actor: Membership, baseline_id: object) -> QuerySet[BaselineEntry]:
     """The registry of one visible baseline's contract version, oldest first; or Http404."""
     baseline = baseline_get(actor=actor, baseline_id=baseline_id)
-    rows = BaselineEntry.objects.filter(contract_version=baseline.contract_version)
-    return rows.select_related("due").order_by("number")
+    rows = baseline_entry_list(actor=actor).filter(contract_version=baseline.contract_version)
+    return rows.order_by("number")
 
 
 def other_first_entries(*, actor: Membership, baseline_id: object) -> QuerySet[BaselineEntry]:

@@ -114,7 +114,7 @@ def _figures(shown: Baseline, found: Standing, rows: list[BaselineEntry]) -> tup
         ("Counts as", f"{one.effective_cost} core-seconds per million"),
         ("Line, SHA-256", rows[found.number].line_sha256),
     )
-    api = f"/api/v1/baselines/{shown.pk}/registry"
+    api = f"/api/v1/baseline-entries/{rows[found.number].pk}"
     return (
         Figure("In force", f"entry {found.number}", note=f"from {formats.instant(one.counts_from)}",
                formula=found.reason, inputs=inputs, api=api),

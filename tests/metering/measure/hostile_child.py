@@ -290,7 +290,7 @@ if __name__ == "__main__":
 
     def opened(sut, model, output):
         if CASE == "opens_slowly":
-            threading.Event().wait(2.5)
+            threading.Event().wait(1.6)
         return system()
 
     child.execute(spec, out, opened)

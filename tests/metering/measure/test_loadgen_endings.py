@@ -109,7 +109,7 @@ def test_each_ending_has_its_state_and_its_reason(
 @pytest.mark.parametrize(
     ("limit_s", "state", "reason"),
     [
-        (0.0, "HUNG", "no progress for 1.2 s"),
+        (0.0, "HUNG", "no progress for 0.8 s"),
         (0.5, "HUNG", "null: not opened within its limit of 0.5 s"),
         (90.0, "VALID", ""),
     ],
@@ -125,7 +125,7 @@ def test_a_stack_that_compiles_has_a_limit_of_its_own(
     """The limits of the test say nothing about a compiler, and count once the system is open."""
     monkeypatch.setattr(null_stack, "prepare_limit_s", lambda sut: limit_s, raising=False)
     monkeypatch.setattr(supervisor, "_GRACE_S", 0.4)
-    spec = make_spec(**null(stall_limit_s=1.2, wall_limit_s=2.4))
+    spec = make_spec(**null(stall_limit_s=0.8, wall_limit_s=1.6))
     result = supervise(spec, tmp_path / "run", child=hostile("opens_slowly"))
     assert result.state == state, result.reasons
     assert reason in "; ".join(result.reasons)

@@ -56,6 +56,14 @@ def test_sentences_are_embedded_like_the_reference(
     assert timed.state == "VALID", timed.reasons
 
 
+def test_no_text_is_one_token_wide() -> None:
+    """A compiler takes the size one for a case of its own, and would compile it while timed."""
+    feeds = torch_cpu.feeds_of([np.array([7]), np.array([9])])
+    assert feeds["input_ids"].tolist() == [[7, 0], [9, 0]]
+    assert feeds["attention_mask"].tolist() == [[1, 0], [1, 0]]
+    assert torch_cpu.feeds_of([np.array([7, 8])])["input_ids"].tolist() == [[7, 8]]
+
+
 def test_lines_are_read_like_on_onnx_runtime(tmp_path: Path) -> None:
     model = zoo.fetch("pp-ocrv4-recogniser", MODEL_CACHE)
     sut = SutSpec("torch", graph_optimization="basic", batch=3)
