@@ -33,6 +33,7 @@ from metering.uplift.cache import (
     fresh_check,
     load_cache,
 )
+from metering.uplift.energy import Energy, energy_of
 from metering.uplift.estimate import UpliftEstimate
 from metering.uplift.gate import AaGate, Decision, aa_gate, decide
 from metering.uplift.guards import TailGuard, tail_guard
@@ -61,6 +62,7 @@ class Recomputed:
     tail: TailGuard
     cache: CacheGuard | None
     second: SecondMethod | None
+    energy: Energy
     decision: Decision
     pairs: int
     abandoned: tuple[str, ...]
@@ -79,6 +81,8 @@ class Recomputed:
             "p99": self.tail.to_dict(),
             "cache": None if self.cache is None else self.cache.to_dict(),
             **({} if self.second is None else self.second.to_dict()),
+            # The first method said nothing of energy, and its record stays as it was.
+            **({} if self.second is None else {"energy": self.energy.to_dict()}),
             "pairs": self.pairs,
             "abandoned": list(self.abandoned),
             "kept": self.decision.kept,
@@ -170,6 +174,7 @@ def recompute(evidence: Path) -> Recomputed:
         tail=tail,
         cache=cache,
         second=second,
+        energy=energy_of(runs, evidence),
         decision=decide(gate, runs, accuracy, minimum_effect, timed, guards),
         pairs=runs.planned,
         abandoned=(*aa_runs.abandoned, *runs.abandoned),

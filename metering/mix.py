@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from metering.energy import NOT_MEASURED
 from metering.evidence import NO_CANDIDATE, Recomputed, Unclaimed
 from metering.uplift.estimate import fraction_text
 from metering.uplift.family import Claim, Traffic, family, mix_uplift
@@ -31,6 +32,7 @@ class Member:
     samples_per_second: str
     uplift: float
     note: str
+    energy: str
     seconds_before: float | None
     seconds_after: float | None
 
@@ -42,6 +44,7 @@ class Member:
             "uplift": fraction_text(self.uplift, down=True),
             "factor": fraction_text(1 + self.uplift, down=True),
             "note": self.note,
+            "energy": self.energy,
             **{
                 f"seconds_{when}": None if value is None else fraction_text(value)
                 for when, value in seconds.items()
@@ -124,8 +127,9 @@ def _member(
     uplift: float,
     traffic: Mapping[str, Traffic] | None,
 ) -> Member:
-    note = NO_CANDIDATE
+    note, energy = NO_CANDIDATE, NOT_MEASURED
     if isinstance(found, Recomputed):
+        energy = found.energy.words
         note = "kept" if uplift else NOT_KEPT
     before = None
     if traffic is not None:
@@ -135,6 +139,7 @@ def _member(
         samples_per_second=str(found.baseline_samples_per_second),
         uplift=uplift,
         note=note,
+        energy=energy,
         seconds_before=before,
         seconds_after=None if before is None else before / (1 + uplift),
     )

@@ -14,6 +14,11 @@ from metering.loadgen.spec import Mode, RunSpec, Scenario, Seeds, SpecError, Sut
 from metering.plan import MeasurementPlan
 
 MEASURABLE = ("Offline", "SingleStream")
+_WHY_NOT = {
+    "Server": "two Server arms at one rate complete the same number of queries, so a claim has to "
+    "rest on the rate each holds within the bound, and no interval of that is made yet",
+    "MultiStream": "LoadGen gives it no rate, and a sample is priced by one",
+}
 
 
 def run_spec(
@@ -30,7 +35,10 @@ def run_spec(
     Raises SpecError for a scenario or precision this release does not measure.
     """
     if plan.scenario not in MEASURABLE:
-        raise SpecError(f"plan.scenario: got {plan.scenario}, wanted {' or '.join(MEASURABLE)}")
+        raise SpecError(
+            f"plan.scenario: got {plan.scenario}, wanted {' or '.join(MEASURABLE)}: "
+            f"{_WHY_NOT[plan.scenario]}"
+        )
     if plan.precision != sut.precision:
         raise SpecError(f"plan.precision: got {plan.precision}, the system has {sut.precision}")
     seeds = Seeds(plan.seeds.qsl, plan.seeds.sample_index, plan.seeds.schedule)

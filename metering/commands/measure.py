@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metering import evidence, loadgen, mix, stacks
+from metering.energy import NOT_MEASURED
 from metering.loadgen.spec import RunSpec
 from metering.uplift.plots import PlotsMissing, write_plots
 
@@ -170,7 +171,7 @@ def _show_mix(together: mix.RecomputedFamily) -> None:
         before, after = ("-" if value is None else f"{value:.3f}" for value in seconds)
         print(
             f"{member.uplift:9.2%} {1 + member.uplift:6.3f} {member.samples_per_second:>11} "
-            f"{before:>15} {after:>14}  {member.name}: {member.note}"
+            f"{before:>15} {after:>14}  {member.name}: {member.note}; energy {member.energy}"
         )
     if together.uplift is not None:
         print(f"mix       {together.uplift:.2%}, all bounds together at 95 %")
@@ -183,6 +184,7 @@ def _no_claim(arguments: argparse.Namespace, found: evidence.Unclaimed) -> int:
         print(f"baseline  {found.baseline_samples_per_second} samples/s, {found.baseline.stack}")
         print(f"accuracy  {found.baseline.accuracy.words}")
         print(f"uplift    0.00 %, factor 1.000: {evidence.NO_CANDIDATE}")
+        print(f"energy    {NOT_MEASURED}")
     return NO
 
 
@@ -199,6 +201,7 @@ def _one_claim(arguments: argparse.Namespace, found: evidence.Recomputed) -> int
                 f"lower 95 % bound {uplift.lower_95:.2%}, {uplift.n} pairs"
             )
         print(f"accuracy  {found.accuracy.words}")
+        print(f"energy    {found.energy.words}")
         tail, cache = found.tail, found.cache
         print("p99       " + ("no worse" if tail.passed else "not shown to be no worse"))
         print("cache     " + ("not measured" if cache is None else f"passed: {cache.passed}"))

@@ -50,7 +50,7 @@ def check_turns(
         starts.append(started)
         if not turn.result.valid:
             continue  # Such a run may have ended before LoadGen wrote a line.
-        begins, last = _log_times(turn.result, out)
+        begins, last = log_times(turn.result, out)
         closed = started + timedelta(seconds=turn.result.wall_s)
         if begins < started - _CLOCK or last > closed + _CLOCK:
             raise EvidenceError(
@@ -105,7 +105,7 @@ def _record_time(result: RunResult, out: Path) -> datetime:
     return started
 
 
-def _log_times(result: RunResult, out: Path) -> tuple[datetime, datetime]:
+def log_times(result: RunResult, out: Path) -> tuple[datetime, datetime]:
     """Begin and end of the timed part, from the log alone, in UTC to the millisecond.
 
     The log gives both in local time without a zone, and one time in whole seconds of UTC; the

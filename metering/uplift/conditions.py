@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from metering.energy import Counter, Spent
 from metering.loadgen.result import RunResult
 from metering.uplift.estimate import fraction_text, lower_bound
 
@@ -33,15 +34,17 @@ class Conditions:
     """``pace_ns``: a fixed piece of work, best of eight on each core, mean before and after a run.
 
     ``foreign``: share of the cores' time in which they worked for others, 0 to 1; None where the
-    system does not say.
+    system does not say. ``energy``: what the machine's counters went up by; None without counters.
     """
 
     pace_ns: int
     foreign: float | None
+    energy: Spent | None = None
 
     def to_dict(self) -> dict[str, Any]:
         share = None if self.foreign is None else f"{self.foreign:.4f}"
-        return {"pace_ns": self.pace_ns, "foreign": share}
+        energy = {} if self.energy is None else {"energy": self.energy.to_dict()}
+        return {"pace_ns": self.pace_ns, "foreign": share, **energy}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Conditions:
@@ -52,7 +55,8 @@ class Conditions:
         foreign = None if share is None else float(share)
         if foreign is not None and not 0 <= foreign <= 1:
             raise ValueError(f"foreign: got {share!r}, wanted a share from 0 to 1")
-        return cls(pace, foreign)
+        energy = data.get("energy")
+        return cls(pace, foreign, None if energy is None else Spent.from_dict(energy))
 
 
 @dataclass(frozen=True)
@@ -76,18 +80,20 @@ class ConditionsGuard:
 
 
 def watched(
-    cores: Collection[int], measure: Callable[[], RunResult]
+    cores: Collection[int], measure: Callable[[], RunResult], counter: Counter | None = None
 ) -> tuple[RunResult, Conditions]:
     """Run ``measure`` with the machine looked at before and after it, on its own cores."""
+    counted = None if counter is None else counter.now()
     before, busy, own, started = _pace_ns(cores), _busy_s(cores), time.process_time(), _now()
     result = measure()
+    energy = None if counter is None else counter.spent(counted, counter.now())
     wall, own = _now() - started, time.process_time() - own
     after = _busy_s(cores)
     foreign = None
     if busy is not None and after is not None:
         others = after - busy - own - result.cpu_s
         foreign = min(1.0, max(0.0, others / (wall * len(cores))))
-    return result, Conditions(round((before + _pace_ns(cores)) / 2), foreign)
+    return result, Conditions(round((before + _pace_ns(cores)) / 2), foreign, energy)
 
 
 def _now() -> float:

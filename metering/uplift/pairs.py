@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from metering import energy
 from metering.loadgen.files import write_json
 from metering.loadgen.result import RunResult
 from metering.loadgen.spec import RunSpec, SutSpec
@@ -131,6 +132,7 @@ def measure_pairs(
     runs.mkdir(parents=True, exist_ok=True)
     document = _open_document(base, other, pairs, seed, order, out)
     resuming = len(document["pairs"]) > 0
+    counter, _ = energy.discover()
     while True:
         done = _load_pairs(document, out)
         if len(done) == len(order) or any(not p.base.valid or not p.other.valid for p in done):
@@ -149,7 +151,7 @@ def measure_pairs(
             run_id = f"{out.name}-p{number:02d}-a{attempt}-{arm}"
             spec = dataclasses.replace(spec, run_id=run_id)
             results[arm], seen[arm] = watched(
-                spec.cores, functools.partial(run, spec, runs / run_id)
+                spec.cores, functools.partial(run, spec, runs / run_id), counter
             )
         entry = {
             "pair": number,

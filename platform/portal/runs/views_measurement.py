@@ -104,7 +104,7 @@ def _percent(value: Any) -> float | None:
 
 
 def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
-    """The three figures that decide: the bound that bills, the estimate, the verdict."""
+    """The three figures that decide, bound, estimate and verdict, and the energy of both arms."""
     uplift = shown.uplift
     runs = tuple(str(run) for pair in shown.pairs for run in (pair["base"], pair["other"]))
     method = str(shown.contract_version.plan["method_version"])
@@ -136,6 +136,25 @@ def uplift_figures(shown: Measurement) -> tuple[Figure, ...]:
                        *((f"Guard: {name}", "passed" if passed else "failed")
                          for name, passed in uplift.get("guards", {}).items())),
                method_version=method, api=api),
+        _energy(uplift.get("energy") or {}, method, api),
+    )  # fmt: skip
+
+
+def _energy(energy: Mapping[str, Any], method: str, api: str) -> Figure:
+    """Joules a sample where a counter or a meter was read; else said so, never a zero."""
+    formula = ("Joules a sample of the baseline over those of the candidate, minus 1, by the same "
+               "method as the estimate. No fee rests on it.")  # fmt: skip
+    if energy.get("state") != "measured":
+        return Figure("Energy", "Not measured", note=energy.get("reason", "no reading on record"),
+                      formula=formula, method_version=method, api=api)  # fmt: skip
+    less = energy["less"]
+    return Figure(
+        "Energy a sample", f"{formats.number(energy['candidate_j_per_sample'])} J",
+        note=f"baseline {formats.number(energy['baseline_j_per_sample'])} J",
+        formula=formula, interval=formats.interval(less["lo"], less["hi"], 2),
+        inputs=(("Read from", energy["source"]),
+                ("Readings may be off by", formats.percent(energy["uncertainty"]))),
+        method_version=method, api=api,
     )  # fmt: skip
 
 

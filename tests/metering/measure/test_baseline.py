@@ -23,7 +23,7 @@ from metering.baseline import (
 )
 from metering.baseline.sweeping import fastest
 from metering.loadgen import RunResult, RunSpec, SpecError, SutSpec
-from metering.plan import MeasurementPlan, Seeds, short_run_plan
+from metering.plan import MeasurementPlan, Seeds, ServerBounds, short_run_plan
 from metering.stacks import StackInfo
 from metering.uplift import Accuracy
 
@@ -99,8 +99,8 @@ def test_levels_are_swept_where_a_stack_has_them() -> None:
 
 
 def test_a_plan_nobody_can_measure_yet_is_refused(tmp_path: Path) -> None:
-    server = dataclasses.replace(plan(), scenario="Server")
-    with pytest.raises(SpecError, match=r"plan\.scenario"):
+    server = dataclasses.replace(plan(), scenario="Server", bounds=ServerBounds(10**9))
+    with pytest.raises(SpecError, match=r"plan\.scenario: .* the rate each holds"):
         baseline.run_spec(
             server, SutSpec("onnxruntime"), run_id="x", model=tmp_path, samples=tmp_path
         )

@@ -192,6 +192,7 @@ def test_a_model_without_a_candidate_counts_at_one_and_takes_nothing(
     assert second["note"] == NO_CANDIDATE
     assert (second["uplift"], second["factor"]) == ("0.000000000", "1.000000000")
     assert second["seconds_before"] == second["seconds_after"]
+    assert second["energy"] == "not measured"
     read_s = 500 / float(second["baseline_samples_per_second"])
     sentences_s = 1000 / float(first["baseline_samples_per_second"])
     wanted = (sentences_s + read_s) / (sentences_s / (1 + alone.uplift.lower_95) + read_s) - 1
@@ -245,6 +246,8 @@ def test_a_recorded_claim_for_lines_is_judged_by_reading(read_once: Path) -> Non
     assert found.second is not None
     assert found.second.precision.passed
     assert found.second.conditions.slower is not None
+    # No counter was there: said so, and no zero.
+    assert found.to_dict()["energy"]["state"] == "not measured"
     # Whether the recording machine was quiet enough is its own affair; the answer is one.
     assert found.decision.kept == (not found.decision.reasons)
     assert len(found.log_ratios) == 6

@@ -104,7 +104,7 @@ def figures_of(evidence: Path, found: Recomputed) -> MeasuredFigures:
     )
     return MeasuredFigures(
         aa={**found.aa.to_dict(), "pairs": load_paired(evidence / "aa").planned},
-        uplift={**uplift, "guards": _guards(found)},
+        uplift={**uplift, "guards": _guards(found), "energy": found.energy.to_dict()},
         pairs=pair_rows(load_paired(evidence / "uplift")),
         accuracy=found.accuracy.to_dict(),
         uplift_point=Decimal(uplift["point"]),
