@@ -98,6 +98,7 @@ def view(facts: ReportFacts) -> dict[str, Any]:
         "search": _search(measured),
         "usage": _usage(facts),
         "sufficiency": [_sufficiency(item) for item in facts.sufficiency],
+        "gated": _gated(facts),
         "savings": _savings(facts.savings),
         "fee": {
             "contract": facts.fee.contract,
@@ -263,8 +264,12 @@ def _headline(facts: ReportFacts) -> dict[str, Any]:
     }
 
 
+def _gated(facts: ReportFacts) -> bool:
+    return any(item.gate is not None for item in facts.sufficiency)
+
+
 def _billed(facts: ReportFacts) -> str:
-    if any(item.gate is not None for item in facts.sufficiency):
+    if _gated(facts):
         return "It is not billed: the evidence behind it is not sufficient."
     return "Only that bound is billed."
 
@@ -361,8 +366,9 @@ def _sufficiency(item: SufficiencyFacts) -> dict[str, Any]:
     hours = f"{number(item.metered_hours)} of {number(item.period_hours)}"
     return {
         "line": f"{item.model} on {item.system}",
-        "evidence": f"{item.baseline_runs} valid baseline runs of {item.baseline_days} day(s); "
-        f"{hours} hours of the period metered; {item.conflicts} undecided conflict(s)",
+        "evidence": f"{_counted(item.baseline_runs, 'valid baseline run')} of "
+        f"{_counted(item.baseline_days, 'day')}; {hours} hours of the period metered; "
+        f"{_counted(item.conflicts, 'undecided conflict')}",
         "rules": [
             {
                 "name": rule.name,
@@ -376,6 +382,10 @@ def _sufficiency(item: SufficiencyFacts) -> dict[str, Any]:
         ],
         "gated": item.gate is not None,
     }
+
+
+def _counted(count: str, what: str) -> str:
+    return f"{number(count)} {what}" if count == "1" else f"{number(count)} {what}s"
 
 
 def _rule_state(rule: DisqualificationFacts) -> str:

@@ -17,6 +17,7 @@ FILES = (
     "test_billing.py",
     "test_billing_corrections.py",
     "test_billing_credit_race.py",
+    "test_billing_sufficiency.py",
     "test_contract_signing.py",
     "test_events_chain.py",
     "test_jobs.py",

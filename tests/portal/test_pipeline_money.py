@@ -28,6 +28,7 @@ from portal.billing.usage import usage_ingest
 from portal.contracts.agreement import signed_bytes
 from portal.contracts.models import ContractVersion
 from portal.contracts.services import contract_draft, party_key_register, plan_sign
+from portal.demo.scenario import PILOT_LACKS, PILOT_REASON, override_pilot
 from portal.documents.models import Report, StoredFile
 from portal.documents.services import file_download
 from portal.events.services import chain_check
@@ -58,7 +59,7 @@ from reports.recount import recount_measurement
 from reports.trust import export_trust
 from reports.verify import verify
 from tests.portal.conftest import Cast, Keys, example_contract
-from tests.reports.story import unpack_recording
+from tests.reports.story import EXAMINED_RECORDING, RECORDING, unpack_recording
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage(cast: Cast, home: Path, tmp_path: Path, mix, keys: Keys, draft) -> Stage:
+def packed() -> Path:
+    """The recording to unpack: of the first method; a test may ask for another."""
+    return RECORDING
+
+
+@pytest.fixture
+def stage(cast: Cast, home: Path, tmp_path: Path, mix, keys: Keys, draft, packed: Path) -> Stage:
     auditor, trust = tmp_path / "auditor", tmp_path / "trust"
     auditor.mkdir()
     theirs = create_auditor_keys(auditor)
@@ -90,7 +97,7 @@ def stage(cast: Cast, home: Path, tmp_path: Path, mix, keys: Keys, draft) -> Sta
         },
     )
     recording = tmp_path / "recording"
-    unpack_recording(recording)
+    unpack_recording(recording, packed)
     baseline = json.loads((recording / "baseline" / "baseline.json").read_bytes())
     recorded_system = json.loads((recording / "system.json").read_text())
     system = system_register(
@@ -283,6 +290,34 @@ def test_the_whole_way(stage: Stage):
     assert chain_check().ok
     (entry,) = transparency_log().entries()
     assert entry.startswith(b"ignition-report-bundle/v1\n")
+
+
+@pytest.mark.parametrize("packed", [EXAMINED_RECORDING])
+def test_a_pilot_bills_on_the_auditors_overrides_alone(stage: Stage):
+    """Three runs of one day: as the demonstration's auditor has it, then with nobody's word."""
+    measured = approve(stage)
+    for label in ("2026-09", "2026-10"):
+        deliver(stage, label)
+    period = period_open(actor=stage.cast.finance, contract_version=stage.version, label="2026-09")
+    stated = override_pilot(stage.cast, period, measured)
+    assert [row.rule for row in stated] == sorted(PILOT_LACKS)
+    paid = bill(stage, "2026-09")
+    auditor_sign(report_steps.staging_folder(paid), stage.auditor, trust=stage.trust)
+    report = seal(stage, paid)
+    assert report.verified, report.verification["failed"]
+    assert paid.net > 0
+    assert sum(PILOT_REASON in note for note in paid.document["notes"]) == 2
+    (found,) = report.facts["sufficiency"]
+    assert found["gate"] is None
+    rules = found["disqualifications"]
+    assert {rule["override"]["auditor"] for rule in rules} == {"auditor, auditor"}
+    assert (found["metered_hours"], found["period_hours"]) == ("720", "720")
+    free = bill(stage, "2026-10")
+    assert free.net == 0
+    # What the platform signed was worked out again from the files before it signed.
+    facts = json.loads((report_steps.staging_folder(free) / "facts.json").read_bytes())
+    assert facts["sufficiency"][0]["gate"].startswith("sufficiency.baseline.days: ")
+    assert any("evidence is not sufficient" in limit for limit in facts["limits"])
 
 
 def test_all_again_changes_nothing(stage: Stage):
