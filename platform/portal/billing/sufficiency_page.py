@@ -96,7 +96,7 @@ def _figures(
                formula="Runs the frozen baseline's rate was made of that LoadGen calls VALID; at "
                "least 5 are needed.",
                runs=runs, method_version=method, api=of_baseline),
-        Figure("Days of these runs", number(len(days)), "days",
+        Figure("Days of these runs", number(len(days)),
                formula="Different local days of these runs, by the time in LoadGen's own logs; at "
                "least 3 are needed.",
                inputs=(zone, ("Days", ", ".join(day.isoformat() for day in days) or "none")),
@@ -109,7 +109,7 @@ def _figures(
                inputs=(zone, ("Period", f"{instant(period.starts_at)} to "
                                   f"{instant(period.ends_at)}, end not included")),
                method_version=method, api=of_usage),
-        Figure("Undecided conflicts", number(evidence.conflicts), "events",
+        Figure("Undecided conflicts", number(evidence.conflicts),
                formula="Keys (source and id) that came with several contents and count for nobody "
                "until a person decides; none may be left.",
                method_version=method, api=of_usage),
