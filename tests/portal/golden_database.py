@@ -8,6 +8,7 @@ here: facts become verified savings in the engine, everything else is a service 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -234,8 +235,13 @@ class Settled:
         return Measurement.objects.get(pk=measured.pk)
 
 
-def settle(stage: Stage, value: Json, name: str) -> Json:
-    """Do every step of a case through the services; answer from the rows."""
+def settle(
+    stage: Stage, value: Json, name: str, billed: Callable[[BillingPeriod], None] | None = None
+) -> Json:
+    """Do every step of a case through the services; answer from the rows.
+
+    `billed` is called with each period right after its invoice is issued.
+    """
     case = Case.from_json(value)
     settled = Settled(stage, case.contracts, name)
     anchor = value.get("periods")
@@ -253,6 +259,8 @@ def settle(stage: Stage, value: Json, name: str) -> Json:
     for step in case.steps:
         if step.kind == "bill":
             told.append(_bill(settled, case, periods[step.period]))
+            if billed is not None:
+                billed(periods[step.period])
             continue
         number = int(step.document.rsplit("-", 1)[1])
         invoice = settled.document(number)

@@ -15,9 +15,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 FILES = (
     "test_api.py",
     "test_billing.py",
+    "test_billing_close.py",
     "test_billing_corrections.py",
     "test_billing_credit_race.py",
     "test_billing_sufficiency.py",
+    "test_billing_year.py",
     "test_contract_signing.py",
     "test_events_chain.py",
     "test_jobs.py",
