@@ -14,6 +14,7 @@ from metering.decimals import exact, to_text
 from portal.billing.figures import SAVINGS, inputs_of, line_formula, savings_lines
 from portal.billing.models import Dispute, Invoice, JournalEntry
 from portal.billing.previews import LineLeft
+from portal.billing.sandbox import NAMES, Compared
 from portal.billing.savings import contract_version_of
 from portal.web.figures import Figure
 from portal.web.formats import fixed, money, percent
@@ -49,10 +50,6 @@ FORMULAS: Mapping[str, Mapping[str, str]] = {
         "payable": "Net and VAT.",
     },
 }
-NAMES = {
-    "fee": "Fee", "holdback": "Holdback", "net": "Net", "taxable": "Taxable amount",
-    "tax": "VAT", "payable": "Payable",
-}  # fmt: skip
 
 
 def api_of(invoice: Invoice) -> str:
@@ -283,6 +280,34 @@ def _state(value: object, currency: str) -> str:
     if value is None:
         return "none"
     return money(to_text(value), currency) if isinstance(value, Decimal) else str(value)
+
+
+STEPS = {
+    "Counterfactual": "What the volume would have cost on the baseline, summed over the lines.",
+    "Savings that count": "Savings of the lines at the bound, after gate and counterfactual.",
+    "Chargeable savings": "Savings that count, less instalment and losses; never below zero.",
+    "Fee before rounding": "Our share by tiers, after minimum and cap, with search cost paid back.",
+    "Fee above the cap": "What the share comes to above the cap or the savings.",
+    "Search cost paid back": "A share of the savings until the pool is recovered.",
+    "Losses carried forward": "Losses brought forward and of this period, less what was set off.",
+    "Search cost recouped": "Recouped before, and with this period.",
+    "Excess deferred": "Fee above the cap, where the contract carries it.",
+}
+
+
+def compared_figure(row: Compared, invoice: Invoice) -> Figure:
+    """How an amount of the sandbox is made, on both sides by the same formula."""
+    by_name = {words: FORMULAS["invoice"][name] for name, words in NAMES.items()}
+    share = "Our share x savings of the line / savings that count, rounded by largest remainder."
+    formula = by_name.get(row.name) or STEPS.get(row.name) or share
+    sides = (("As issued", row.issued), ("As assumed", row.assumed))
+    return Figure(
+        f"{row.group}, {row.name}", to_text(row.difference), invoice.currency, formula=formula,
+        inputs=tuple((words, "none" if amount is None
+                      else money(to_text(amount), invoice.currency)) for words, amount in sides),
+        runs=(str(invoice.measurement_id),), method_version=invoice.document["method_version"],
+        api=api_of(invoice),
+    )  # fmt: skip
 
 
 def left_figures(

@@ -7,9 +7,12 @@ from portal.web.filtering import ListFilter
 
 
 class InvoiceFilter(ListFilter):
-    """Invoices by number, period and state."""
+    """Documents by number, kind, period and state."""
 
     number = django_filters.CharFilter(lookup_expr="icontains", label="Number contains")
+    kind = django_filters.ChoiceFilter(
+        choices=Invoice.Kind.choices, label="Kind", empty_label="any"
+    )
     period = django_filters.CharFilter(field_name="period__label", label="Period, as 2026-11")
     live = django_filters.ChoiceFilter(
         choices=(("True", "issued"), ("False", "superseded")), label="State", empty_label="any"
@@ -17,7 +20,7 @@ class InvoiceFilter(ListFilter):
 
     class Meta:
         model = Invoice
-        fields = ("number", "period", "live")
+        fields = ("number", "kind", "period", "live")
 
 
 class DisputeFilter(ListFilter):

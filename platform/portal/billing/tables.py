@@ -147,13 +147,15 @@ class InvoiceTable(ListTable):
 
     caption = "Issued invoices; a correction is a new document that names the old one"
     csv_columns = (
-        ("id", "id"), ("number", "number"), ("period", "period__label"), ("zone", "period__zone"),
+        ("id", "id"), ("number", "number"), ("kind", "kind"), ("corrects", "corrects__number"),
+        ("period", "period__label"), ("zone", "period__zone"),
         ("period_start", "period__starts_at"), ("period_end", "period__ends_at"), ("net", "net"),
         ("tax", "tax"), ("gross", "gross"), ("currency", "currency"), ("live", "live"),
         ("issued_at", "issued_at"), ("sha256", "sha256"),
     )  # fmt: skip
 
     number = tables.Column(linkify=("billing:invoice", {"invoice_id": tables.A("pk")}))
+    kind = tables.Column()
     label = tables.Column(accessor="period__label", verbose_name="Period")
     period = tables.Column(verbose_name="Range", orderable=False)
     net = MoneyColumn(places=2)

@@ -28,7 +28,7 @@ from portal.billing.previews import (
     require_disputable,
 )
 from portal.billing.savings import BillingError
-from portal.billing.tables import DisputeTable
+from portal.billing.tables import DisputeTable, period_cell
 from portal.events.selectors import event_list
 from portal.web.access import ActorRequest, for_doers_of, for_readers_of
 from portal.web.figures import Crumb, crumbs
@@ -67,6 +67,7 @@ def dispute(request: ActorRequest, dispute_id: object) -> HttpResponse:
     context = {
         "dispute": shown,
         "invoice": shown.invoice,
+        "period_range": period_cell(shown.invoice.period),
         "lines": [
             line for line in shown.invoice.document["lines"] if line["line_id"] in shown.lines
         ],

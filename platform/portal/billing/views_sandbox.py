@@ -16,10 +16,12 @@ from metering.ledger import Invoice as InvoiceDocument
 from metering.refusal import Refusal
 from portal.billing import selectors
 from portal.billing.assumptions import assumptions, case_changes
+from portal.billing.figures_invoice import compared_figure
 from portal.billing.forms import SandboxForm
 from portal.billing.models import Invoice
 from portal.billing.sandbox import Compared, compare, invoice_what_if
 from portal.billing.savings import BillingError
+from portal.billing.tables import period_cell
 from portal.web.access import ActorRequest, for_readers_of
 from portal.web.answers import csv_file
 from portal.web.figures import crumbs
@@ -92,7 +94,8 @@ def _page(
     context = {
         "invoice": invoice,
         "form": form,
-        "rows": rows,
+        "rows": None if rows is None else [(row, compared_figure(row, invoice)) for row in rows],
+        "period_range": period_cell(invoice.period),
         "moved": sum(1 for row in rows or () if row.difference),
         "changed": [(form.known[place], text) for place, text in changed.items()],
         "digest": stored.digest,
