@@ -16,11 +16,13 @@ from portal.accounts.access import NotAllowed
 from portal.audits.models import SufficiencyOverride
 from portal.audits.overrides import override_state
 from portal.audits.services import ReviewError
-from portal.billing.models import BillingPeriod, Invoice, SavingsRecord
+from portal.billing.conflicts import contents_of, usage_decide
+from portal.billing.models import BillingPeriod, Invoice, SavingsRecord, UsageEvent
 from portal.billing.savings import BillingError, frozen_sufficiency
 from portal.billing.services import invoice_issue, period_open, savings_compute
 from portal.billing.sufficiency import pair_of, preview, stored_coverage
 from portal.billing.usage import period_lines, period_metered, usage_ingest
+from portal.billing.usage_keys import period_decisions
 from portal.events.models import Event
 from portal.records import IssuedError
 from portal.runs.models import Measurement
@@ -291,6 +293,8 @@ def test_the_database_counts_hours_as_the_engine_does(cast, draft, sign_plan, la
         line("zero", at(100.5), 0),
         line("h40", at(40 + 40 / 60), 40),
         line("h70", at(70.5), 9),
+        line("h73", at(73.9), 9),
+        line("h76", period.ends_at + timedelta(hours=2), 9),
         line("other", at(80.2), 5, model="another"),
         line("ahead", at(101.2), 7, receivedtime=at(90).isoformat()),
         line("close", at(104.02), 7, receivedtime=at(104).isoformat()),
@@ -301,7 +305,17 @@ def test_the_database_counts_hours_as_the_engine_does(cast, draft, sign_plan, la
     ]
     deliver(cast, lines)
     pair = pair_of(draft)
-    _, (engine,) = period_metered(period, period_lines(period), [pair])
-    assert stored_coverage(period, draft) == engine
-    assert engine.conflicts == 1
-    assert 200 < engine.hours < 230
+    for decided in (0, 1):
+        if decided:
+            stored = UsageEvent.objects.get(event_id="h73")
+            seen = [content.event.content for content in contents_of(stored)]
+            usage_decide(
+                actor=cast.owner, stored=stored, choice="stored", reason="the gateway's own log",
+                seen=seen,
+            )  # fmt: skip
+        decisions = period_decisions(period)
+        _, (engine,) = period_metered(period, period_lines(period), [pair], decisions)
+        assert stored_coverage(period, draft) == engine
+        assert engine.conflicts == 3 - decided
+        assert (73 in engine.by_hour) == bool(decided)
+        assert 200 < engine.hours < 230
