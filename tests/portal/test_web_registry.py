@@ -23,10 +23,12 @@ from metering.contract import BaselinePolicy
 from metering.loadgen import EvidenceError
 from metering.loadgen.files import sha256_bytes
 from portal.accounts.access import NotAllowed, Platform
+from portal.billing.models import BillingPeriod
+from portal.billing.savings import BillingError, require_baseline_in_force
 from portal.contracts.models import ContractVersion
 from portal.events.models import Event
 from portal.keystore import platform_keys
-from portal.runs.models import Baseline, BaselineDue, BaselineEntry, Job
+from portal.runs.models import Baseline, BaselineDue, BaselineEntry, Job, Measurement
 from portal.runs.pipeline.baseline import register
 from portal.runs.registry import due_mark, entries_of, entry_store, standing
 from portal.runs.requests import remeasure_request
@@ -144,6 +146,38 @@ def test_every_policy_has_one_in_force_at_each_time(
     last = found[-1].effective[-1]
     assert abs(last.samples_per_second - Decimal(rate)) < Decimal("1")
     assert kind in found[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "fraction", "rates", "refused"),
+    [
+        ("fixed", None, ("400", "500"), False),
+        ("reset", None, ("400", "500"), True),
+        ("ratchet", None, ("400", "500"), True),
+        # Dearer than before: under ratchet the first goes on counting, and bills.
+        ("ratchet", None, ("400", "300"), False),
+        ("glide", "0.5", ("400", "500"), True),
+    ],
+)
+def test_no_period_is_billed_against_a_baseline_nobody_measured_against(
+    measured: Measurement, kind: str, fraction: str | None, rates: tuple[str, str], refused: bool
+) -> None:
+    version = measured.contract_version
+    policy = {"kind": kind, **({"fraction": fraction} if fraction else {})}
+    version.contract = {**version.contract, "baseline_policy": policy}
+    previous = ""
+    for number, rate in enumerate(rates):
+        row = enter(version, entry(number, previous, samples_per_second=Decimal(rate)))
+        previous = row.line_sha256
+    taken = FROZEN + timedelta(days=30)
+    before = BillingPeriod(label="2026-08", starts_at=FROZEN, ends_at=taken)
+    after = BillingPeriod(label="2026-09", starts_at=FROZEN, ends_at=taken + timedelta(hours=1))
+    require_baseline_in_force(before, measured)
+    if not refused:
+        require_baseline_in_force(after, measured)
+        return
+    with pytest.raises(BillingError, match=f"under the policy {kind} baseline 1 counts from"):
+        require_baseline_in_force(after, measured)
 
 
 def test_lines_are_what_the_engine_s_own_command_checks(

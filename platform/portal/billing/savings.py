@@ -20,7 +20,8 @@ from portal.audits.models import Review
 from portal.billing.models import BillingPeriod, Correction, SavingsRecord, SearchCost
 from portal.contracts.models import ContractVersion
 from portal.events.services import event_record
-from portal.runs.models import Measurement
+from portal.runs.models import BaselineEntry, Measurement
+from portal.runs.registry import entries_of, standing
 from reports.canonical import canonical_json, sha256_bytes
 
 VERIFIED_SCHEMA = "ignition.savings-stated.v1"
@@ -160,6 +161,29 @@ def require_billable(version: ContractVersion) -> None:
     why = option_gate(str(version.plan["option"]))
     if why is not None:
         raise BillingError(f"{version}: {why}")
+
+
+def require_baseline_in_force(period: BillingPeriod, measurement: Measurement) -> None:
+    """BillingError where the policy lets another baseline count before the period ends.
+
+    The uplift was measured against the measurement's own baseline. Set against another one it
+    would be a figure that no run stands behind, so it waits for a measurement against that one.
+    """
+    version = measurement.contract_version
+    policy = Contract.from_json(version.contract).baseline_policy
+    rows = list(BaselineEntry.objects.filter(contract_version=version).order_by("number"))
+    if policy.kind == "fixed" or len(rows) < 2:
+        return
+    entries = entries_of(rows)
+    own = entries[0].core_seconds_per_million
+    for one in standing(entries, policy, max(period.ends_at, entries[0].frozen_at)).effective:
+        if one.counts_from < period.ends_at and one.effective_cost != own:
+            raise BillingError(
+                f"{period}: under the policy {policy.kind} baseline {one.entry.number} counts from"
+                f" {one.counts_from.isoformat()} with {one.samples_per_second} samples/s, and the"
+                f" uplift was measured against {entries[0].samples_per_second}; measure against it"
+                " as the contract's next version, then bill this period on that measurement"
+            )
 
 
 def check_verified(

@@ -39,6 +39,7 @@ from portal.billing.savings import (
     frozen_breakdown,
     frozen_sufficiency,
     require_approved,
+    require_baseline_in_force,
     require_billable,
     state_before,
 )
@@ -129,6 +130,7 @@ def savings_compute(
         )
     require_approved(measurement)
     require_billable(version)
+    require_baseline_in_force(period, measurement)
     book_measured_search(actor=actor, measurement=measurement)
     contract = Contract.from_json(version.contract)
     plan = MeasurementPlan.from_json(version.plan)
