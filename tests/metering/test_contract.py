@@ -26,6 +26,7 @@ from metering.contract import (
     in_force,
     marginal_fee,
     release_or_credit,
+    tier_parts,
 )
 from metering.money import minor_unit
 from metering.refusal import Refusal
@@ -117,6 +118,7 @@ def test_invariants_hold_over_months(terms: Contract, history: list[list[Verifie
 
 def check_identities(terms: Contract, result: FeeBreakdown) -> None:
     """What must be true of every breakdown there is."""
+    assert FeeBreakdown.from_json(canonical.loads(canonical.dumps(result.to_json()))) == result
     unit = Decimal(1).scaleb(-minor_unit(terms.currency))
     assert sum((row.amount for row in result.lines), Decimal(0)) == result.fee
     assert 0 <= result.fee <= max(result.chargeable, Decimal(0))
@@ -160,6 +162,7 @@ def test_after_an_audit_all_documents_sum_to_the_final_fee(
 def test_marginal_tiers_never_fall_when_savings_rise(savings: Decimal, more: int) -> None:
     tiers = (Tier(Decimal(50_000), Decimal("0.25")), Tier(None, Decimal("0.15")))
     assert marginal_fee(tiers, savings) <= marginal_fee(tiers, savings + more)
+    assert sum(part.savings for part in tier_parts(tiers, savings)) == savings
 
 
 # Public reports

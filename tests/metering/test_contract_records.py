@@ -12,6 +12,7 @@ from metering import canonical
 from metering.contract import (
     BaselinePolicy,
     Contract,
+    FeeBreakdown,
     FeeLine,
     LedgerState,
     Party,
@@ -48,7 +49,7 @@ COST = Decimal(120)
             "contract.tiers[1].upper",
         ),
         ({"bound": "upper_95"}, "contract.bound"),
-        ({"cap": Decimal("0.001")}, "amount"),
+        ({"cap": Decimal("0.001")}, "contract.cap"),
         ({"cap": Decimal(-1)}, "contract.cap"),
         ({"minimum": Decimal(5), "cap": Decimal(4)}, "contract.minimum"),
         ({"holdback": 0.1}, "contract.holdback"),
@@ -124,6 +125,7 @@ def test_state_savings_and_lines_survive_json() -> None:
     savings = verified([line("1.5", volume=7, segment="after"), line(-2, model="B", gate="x")])
     assert VerifiedSavings.from_json(canonical.loads(canonical.dumps(savings.to_json()))) == savings
     result = fee(contract(), LedgerState(), savings)
+    assert FeeBreakdown.from_json(canonical.loads(canonical.dumps(result.to_json()))) == result
     for row in result.lines:
         assert FeeLine.from_json(canonical.loads(canonical.dumps(row.to_json()))) == row
     for party in (PROVIDER, CUSTOMER, Party("x", "X", "AT")):
