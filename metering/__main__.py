@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from metering.commands import baseline, export, fee, measure, submission, usage
+from metering.commands import baseline, export, fee, lines, measure, submission, usage
 
 NOT_DONE, WRONG_USE = 1, 2
 
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     measure.register(subparsers)
     baseline.register(subparsers)
+    lines.register(subparsers)
     fee.register(subparsers)
     usage.register(subparsers)
     export.register(subparsers)

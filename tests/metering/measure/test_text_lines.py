@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from metering.__main__ import main
 from metering.datasets.text_lines import (
     HEIGHT,
     TextLines,
@@ -17,6 +19,7 @@ from metering.datasets.text_lines import (
     text_lines,
     write_text_lines,
 )
+from metering.loadgen.files import sha256_file
 from metering.loadgen.library import load_samples, load_texts
 
 
@@ -67,3 +70,24 @@ def test_the_library_holds_scaled_lines_and_their_texts(made: TextLines, tmp_pat
 def test_a_set_that_cannot_be_made_is_refused(seed: int, count: int) -> None:
     with pytest.raises(TextLinesError, match="wanted from"):
         text_lines(seed, count)
+
+
+def test_the_command_writes_the_set_of_its_seed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lines.npz"
+    asked = ["lines", "--seed", "7", "--count", "3", "--out", str(out)]
+    assert main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"lines": 3, "samples_sha256": sha256_file(out), "seed": 7}
+    assert load_texts(out) == list(text_lines(7, 3).texts)
+    wrong = {
+        "wanted a new file": asked,
+        "ends in .npz": [*asked[:-1], str(tmp_path / "lines.zip")],
+        "wanted from 0": ["lines", "--seed", "-1", *asked[3:-1], str(tmp_path / "a.npz")],
+        "at most 10000": [*asked[:4], "10001", "--out", str(tmp_path / "b.npz")],
+        "No such file": [*asked[:-1], str(tmp_path / "no/lines.npz")],
+    }
+    for reason, arguments in wrong.items():
+        assert main(arguments) == 2
+        assert reason in capsys.readouterr().err
