@@ -14,6 +14,7 @@ from decimal import Decimal
 from metering.decimals import exact, to_text
 from metering.fields import Fields
 from metering.ledger.journal import JournalEntry
+from metering.money import quantize
 
 __all__ = ["Totals", "TrialRow", "differences", "trial_balance"]
 
@@ -94,5 +95,6 @@ def trial_balance(entries: Iterable[JournalEntry]) -> tuple[TrialRow, ...]:
             row[1] += entry.credit or Decimal(0)
             counts[key] = counts.get(key, 0) + 1
     return tuple(
-        TrialRow(*key, counts[key], debit, credit) for key, (debit, credit) in sorted(sums.items())
+        TrialRow(*key, counts[key], quantize(debit, key[1]), quantize(credit, key[1]))
+        for key, (debit, credit) in sorted(sums.items())
     )

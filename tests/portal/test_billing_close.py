@@ -11,6 +11,7 @@ from metering.ledger import Totals, differences, trial_balance
 from portal.accounts.access import NotAllowed
 from portal.billing import reconciliation as books
 from portal.billing.closing import NoteMissingError, close_checks, period_close
+from portal.billing.conflicts import contents_of, usage_decide
 from portal.billing.corrections import audit_settle, credit_issue, dispute_open, dispute_release
 from portal.billing.exports import exports_write
 from portal.billing.models import (
@@ -19,6 +20,7 @@ from portal.billing.models import (
     JournalEntry,
     PeriodClose,
     SavingsRecord,
+    UsageEvent,
 )
 from portal.billing.posting import entries_of, following, invoices_of
 from portal.billing.savings import BillingError, savings_verify
@@ -255,11 +257,11 @@ def test_undecided_and_late_usage_is_named(cast, approved):
     send(cast, event(7, samples=777))
     found = {check.name: check for check in close_checks(period)}
     assert (found["usage"].state, found["late"].state) == ("left open", "done")
-    assert "2 parked lines" in found["usage"].words
+    assert "2 parked lines of the period" in found["usage"].words
     assert {name for name, _ in found["usage"].evidence} == {
         "conflict, gateway-1 e1", "unmatched, gateway-1 e3",
     }  # fmt: skip
-    assert "1 events with 777 samples arrived after" in found["late"].words
+    assert "1 event with 777 samples arrived after" in found["late"].words
     with pytest.raises(NoteMissingError, match="note: got nothing"):
         period_close(actor=finance, period=period, note="  ")
     row = period_close(actor=finance, period=period, note="the gateway's owner looks into e1")
@@ -300,3 +302,25 @@ def test_differences_are_named_and_a_trial_balance_sums_to_zero(settled):
     monthly = books.monthly_trial(rows)
     assert monthly[-1].account == books.ALL
     assert (monthly[-1].debit, monthly[-1].balance) == (Decimal("234.20"), 0)
+
+
+def test_a_decided_conflict_is_settled_and_counted_as_decided(cast, approved):
+    """What the customer decided before billing is what the totals counted anew say, too."""
+    finance, version = cast.finance, approved.contract_version
+    send(cast, event(1), event(2))
+    send(cast, event(1, samples=99))
+    period = period_open(actor=finance, contract_version=version, label="2026-10")
+    assert books.undecided(period).count() == 1
+    stored = UsageEvent.objects.get(event_id="e1")
+    contents = contents_of(stored)
+    usage_decide(
+        actor=cast.owner, stored=stored, choice=contents[1].choice, reason="the meter was reset",
+        seen=[one.event.content for one in contents],
+    )  # fmt: skip
+    assert books.undecided(period).count() == 0
+    record = savings_compute(actor=finance, period=period, measurement=approved)
+    exports_write(actor=finance, invoice=invoice_issue(actor=finance, savings=record))
+    row = period_close(actor=finance, period=period)
+    frozen = Totals.from_json(row.document["totals"]["usage"])
+    assert frozen.sums == {"samples": Decimal(109)}
+    assert differences(frozen, books.usage_anew(period)) == ()

@@ -156,7 +156,7 @@ def test_finance_asks_for_savings_and_invoice_and_follows_the_job(
 def test_a_period_is_closed_from_its_checklist(stage: Stage, client: Client):  # noqa: F811
     client.force_login(stage.finance.user)
     page = get(client, "period-checks", stage).content.decode()
-    assert "1 parked lines of the period are undecided" in page
+    assert "Undecided, conflicts or unmatched: 1 parked line of the period" in page
     assert "Missing: FOCUS 1.4 CSV of INV-000001" in page
     refused = post(client, "period-close", stage, final="on", note="the gateway is asked")
     assert refused.status_code == 400

@@ -228,7 +228,8 @@ def _parked(period: BillingPeriod) -> Check:
     )
     words = "no undecided conflict, no unmatched line"
     if count:
-        words = f"{count} parked lines of the period are undecided: conflicts or unmatched"
+        lines = "1 parked line" if count == 1 else f"{count} parked lines"
+        words = f"undecided, conflicts or unmatched: {lines} of the period"
     return Check("usage", "Usage is settled", not count, words, named, named=True)
 
 
@@ -238,8 +239,9 @@ def _late(period: BillingPeriod, savings: SavingsRecord | None) -> Check:
     if not late.events:
         return Check("late", title, True, "nothing arrived after the savings were computed")
     words = (
-        f"{late.events} events with {late.samples} samples arrived after the savings were computed;"
-        " they are in no invoice of this period and go to the next one as a line that corrects it"
+        f"{late.events} event{'' if late.events == 1 else 's'} with {late.samples} samples arrived"
+        " after the savings were computed: in no invoice of this period, for the next one as a line"
+        " that corrects it"
     )
     return Check("late", title, True, words, (("Events", str(late.events)),
                                               ("Samples", str(late.samples))))  # fmt: skip

@@ -30,7 +30,7 @@ from portal.billing.models import (
 )
 from portal.billing.posting import entries_of
 from portal.billing.usage import period_lines, period_totals
-from portal.billing.usage_keys import decisions_holding
+from portal.billing.usage_keys import decisions_holding, period_decisions
 from portal.workspace import absolute, sha256_file
 from reports.canonical import sha256_bytes
 
@@ -105,7 +105,7 @@ def usage_billed(savings: SavingsRecord) -> Totals | None:
 
 def usage_anew(period: BillingPeriod) -> Totals:
     """The usage that is stored for the period now, read and settled again."""
-    found = period_totals(period, period_lines(period))
+    found = period_totals(period, period_lines(period), period_decisions(period))
     return Totals(found.accepted, {"samples": Decimal(found.samples)}, found.content_sha256)
 
 

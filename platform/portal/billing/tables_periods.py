@@ -6,8 +6,8 @@ import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
 
-from portal.web.columns import InstantColumn, ListTable, MarkColumn, MoneyColumn, NumberColumn
-from portal.web.templatetags.portal_tags import period
+from portal.web.columns import ListTable, MoneyColumn, NumberColumn
+from portal.web.templatetags.portal_tags import instant, mark, period
 
 
 class PeriodTable(ListTable):
@@ -22,26 +22,26 @@ class PeriodTable(ListTable):
         ("period_id", "period__pk"), ("invoice", "invoice__number"),
     )  # fmt: skip
 
-    label = tables.Column(verbose_name="Period")
+    label = tables.Column(verbose_name="Period", attrs={"td": {"class": "nowrap"}})
     contract = tables.Column(accessor="version__contract_id", verbose_name="Contract")
-    range = tables.Column(accessor="span", verbose_name="Range", orderable=False)
-    state = MarkColumn(accessor="standing__state__value", verbose_name="State")
-    since = InstantColumn(accessor="standing__since", verbose_name="Since")
+    state = tables.Column(accessor="standing__state__value", verbose_name="State")
     why = tables.Column(accessor="standing__why", orderable=False)
     next = tables.Column(accessor="standing__next", verbose_name="Next", orderable=False)
     who = tables.Column(accessor="standing__who", verbose_name="Who acts")
 
     def render_label(self, value: str, record: Any) -> str:
-        """The label, leading to its page once it is opened."""
+        """The label, leading to its page once it is opened, above its half-open range."""
+        span = record.span
+        last = span.end.astimezone(span.local_start.tzinfo).date()
+        inside = period(span.local_start.date(), last, span.zone)
         if record.period is None:
-            return value
+            return format_html("{}<br>{}", value, inside)
         url = reverse("billing:period", args=[record.period.pk])
-        return format_html('<a href="{}">{}</a>', url, value)
+        return format_html('<a href="{}">{}</a><br>{}', url, value, inside)
 
-    def render_range(self, value: Any) -> str:
-        """The half-open range with its zone."""
-        last = value.end.astimezone(value.local_start.tzinfo).date()
-        return period(value.local_start.date(), last, value.zone)
+    def render_state(self, value: str, record: Any) -> str:
+        """The state above the moment it began."""
+        return format_html("{}<br>{}", mark(value), instant(record.standing.since))
 
 
 class TrialTable(ListTable):
