@@ -28,12 +28,12 @@ from portal.billing.savings import BillingError, require_baseline_in_force
 from portal.contracts.models import ContractVersion
 from portal.events.models import Event
 from portal.keystore import platform_keys
+from portal.runs import tasks
 from portal.runs.models import Baseline, BaselineDue, BaselineEntry, Job, Measurement
 from portal.runs.pipeline.baseline import register
 from portal.runs.registry import due_mark, entries_of, entry_store, standing
 from portal.runs.requests import remeasure_request
 from portal.runs.services import RunsError
-from portal.runs.tasks import mark_due
 from portal.workspace import home as home_folder
 from tests.metering.measure.conftest import recorded  # noqa: F401
 from tests.metering.measure.test_baseline_registry import later, registered
@@ -275,8 +275,33 @@ def test_due_by_date_or_by_a_newer_stack_is_marked_once(
 def test_the_worker_s_look_marks_what_is_due(stage: Stage, settings: Any) -> None:  # noqa: F811
     settings.BASELINE_EVERY_DAYS = 1
     enter(stage.baseline.contract_version, entry(0))
-    assert mark_due() == 1
-    assert mark_due() == 0
+    assert tasks.mark_due() == 1
+    assert tasks.mark_due() == 0
+
+
+def test_the_look_comes_once_an_hour_and_never_stops_the_queue(
+    client: Client,
+    stage: Stage,  # noqa: F811
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.BASELINE_EVERY_DAYS = 1
+    Job.objects.all().delete()
+    row = enter(stage.baseline.contract_version, entry(0))
+    monkeypatch.setattr(tasks, "_looked_at", [])
+    assert tasks.sweep() == "idle"
+    assert BaselineDue.objects.get().entry == row
+    client.force_login(stage.owner.user)
+    text = client.get(reverse("runs:baseline", args=[stage.baseline.pk])).content.decode()
+    assert "Due to be measured again" in text
+    # Within the hour nothing is looked at; a look that fails leaves the queue going.
+    enter(stage.baseline.contract_version, entry(1, row.line_sha256))
+    assert tasks.sweep() == "idle"
+    assert BaselineDue.objects.count() == 1
+    monkeypatch.setattr(tasks, "_looked_at", [])
+    settings.BASELINE_EVERY_DAYS = 0
+    assert tasks.sweep() == "idle"
+    assert BaselineDue.objects.count() == 1
 
 
 def test_measuring_again_is_one_job_for_each_entry(

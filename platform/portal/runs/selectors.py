@@ -6,6 +6,7 @@ from portal.accounts.access import get_or_404, scope
 from portal.accounts.models import Membership
 from portal.runs.models import (
     Baseline,
+    BaselineDue,
     BaselineEntry,
     Job,
     JobStep,
@@ -63,6 +64,12 @@ def baseline_entries(*, actor: Membership, baseline_id: object) -> QuerySet[Base
     baseline = baseline_get(actor=actor, baseline_id=baseline_id)
     rows = baseline_entry_list(actor=actor).filter(contract_version=baseline.contract_version)
     return rows.order_by("number")
+
+
+def baseline_due(*, actor: Membership, baseline_id: object) -> BaselineDue | None:
+    """The mark on the newest entry of a visible baseline's registry, if a worker set one."""
+    newest = baseline_entries(actor=actor, baseline_id=baseline_id).last()
+    return None if newest is None else getattr(newest, "due", None)
 
 
 def other_first_entries(*, actor: Membership, baseline_id: object) -> QuerySet[BaselineEntry]:

@@ -61,7 +61,11 @@ def _look_for_due() -> None:
     if _looked_at and now - _looked_at[-1] < LOOK_FOR_DUE_EVERY_S:
         return
     _looked_at[:] = [now]
-    mark_due()
+    try:
+        mark_due()
+    except Exception:
+        # Whatever a stored entry or an installed stack may raise: the queue goes on without it.
+        log.exception("baselines that are due could not be marked")
 
 
 @shared_task(name="portal.runs.tasks.mark_due")

@@ -50,6 +50,7 @@ def baseline(request: ActorRequest, baseline_id: object) -> HttpResponse:
         "rows": sweep_rows(shown),
         "as_found": as_found_figures(shown),
         "as_found_billing": BILLING,
+        "due": selectors.baseline_due(actor=request.actor, baseline_id=shown.pk),
         "crumbs": crumbs(("Baselines", reverse("runs:baselines"))),
     }
     return render(request, "portal/runs/baseline.html", context)

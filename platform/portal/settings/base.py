@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 from portal.web import assets
 
@@ -169,6 +170,10 @@ JOB_LEASE_SECONDS = env.int("IGNITION_JOB_LEASE_SECONDS", default=90)
 JOB_MAX_ATTEMPTS = env.int("IGNITION_JOB_MAX_ATTEMPTS", default=3)
 # How often a baseline is measured again although no stack changed, in days.
 BASELINE_EVERY_DAYS = env.int("IGNITION_BASELINE_EVERY_DAYS", default=90)
+if BASELINE_EVERY_DAYS < 1:
+    raise ImproperlyConfigured(
+        f"IGNITION_BASELINE_EVERY_DAYS: got {BASELINE_EVERY_DAYS}; wanted a whole number from 1"
+    )
 
 LOGGING: dict[str, Any] = {
     "version": 1,
