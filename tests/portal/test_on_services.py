@@ -25,6 +25,8 @@ FILES = (
     "test_jobs.py",
     "test_reviews.py",
     "test_usage_api.py",
+    "test_usage_decisions.py",
+    "test_usage_explorer.py",
     "test_usage_ingest.py",
 )
 

@@ -22,7 +22,8 @@ from portal.billing.conflicts import (
 from portal.billing.models import ParkedUsage, SavingsRecord, UsageDecision, UsageEvent
 from portal.billing.savings import BillingError
 from portal.billing.services import invoice_issue, period_open, savings_compute
-from portal.billing.usage import period_lines, usage_cut, usage_ingest
+from portal.billing.sufficiency import pair_of, stored_coverage
+from portal.billing.usage import period_lines, period_metered, usage_cut, usage_ingest
 from portal.billing.usage_keys import period_decisions
 from portal.billing.usage_range import UsageRange
 from portal.billing.usage_reads import UsageQuery, parked_counts, table_of
@@ -152,6 +153,28 @@ def test_a_time_moved_to_another_month_counts_in_one_month_only(
     assert volumes() == [100, 1]
     decide(choice=1)
     assert volumes() == [0, 101]
+
+
+def test_the_preview_of_hours_follows_decisions(cast, agreed, ingest, decide):
+    """What the auditor sees before the computation is what it will be examined by."""
+    ingest(event("k", "2026-09-30T12:00:00Z", 100), event("z", WHEN, 1), event("y", WHEN, 4))
+    ingest(event("k", "2026-10-02T12:00:00Z", 7), event("y", "2026-10-06T08:00:00Z", 5))
+    period = period_open(actor=cast.platform, contract_version=agreed, label="2026-10")
+
+    def hours() -> tuple[int, int]:
+        _, (engine,) = period_metered(
+            period, period_lines(period), [pair_of(agreed)], period_decisions(period)
+        )
+        assert stored_coverage(period, agreed) == engine
+        return len(engine.by_hour), engine.conflicts
+
+    assert hours() == (1, 2)
+    decide("k", choice=1)
+    assert hours() == (2, 1)
+    decide("y", choice=1)
+    assert hours() == (3, 0)
+    decide("k", choice=0)
+    assert hours() == (2, 0)
 
 
 def test_another_content_contests_the_key_again(cast, ingest, decide):

@@ -32,16 +32,14 @@ class UsageForm(forms.Form):
     """The range and what is chosen of it; every field may be left out."""
 
     start = forms.DateField(
-        label="From",
+        label="From, first day",
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
-        help_text="First day inside.",
     )
     end = forms.DateField(
-        label="To",
+        label="To, first day after",
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
-        help_text="First day no longer inside.",
     )
-    zone = forms.CharField(max_length=64, help_text="IANA name of the days' zone.")
+    zone = forms.CharField(max_length=64, label="Zone of the days")
     model = forms.ChoiceField(required=False)
     system = forms.ChoiceField(required=False)
     source = forms.CharField(max_length=200, required=False, strip=False)
@@ -71,7 +69,7 @@ class UsageForm(forms.Form):
         for name, day in (("start", start), ("end", end)):
             if day is not None and not FIRST_DAY <= day <= LAST_DAY:
                 self.add_error(name, f"Got {day}, wanted a day from {FIRST_DAY} to {LAST_DAY}.")
-        if start is not None and end is not None and not self.errors:
+        if start is not None and end is not None and not {"start", "end"} & set(self.errors):
             if end <= start:
                 self.add_error("end", f"Got {end}, wanted a day after {start}.")
             elif (end - start).days > MOST_DAYS:

@@ -24,8 +24,8 @@ MEANING: Mapping[str, str] = {
     "early": "from before the contract's start: not billable",
     "future": "dated more than five minutes after it was received: correct the sender's clock",
     "duplicate": "the same event again: it counts once",
-    "conflict": "one source and id came with more than one content: counts for nobody until a "
-    "person decides",
+    "conflict": "one source and id came with more than one content: the stored event and its "
+    "rivals count for nobody until a person decides",
     "overruled": "a person decided that other content under its source and id counts",
     "decided": "counts in place of the stored event, by a person's decision; it stands among the "
     "accepted or pending lines above",

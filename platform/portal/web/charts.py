@@ -210,9 +210,9 @@ def usage_volumes(
                 "range": [-0.5, len(labels) - 0.5], "nticks": 12,
             },
             "yaxis": _axis("Accepted samples", rangemode="tozero"),
-            "legend": {"orientation": "h", "y": 1.12},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
             "showlegend": True,
-            "margin": {"b": 96, "l": 72, "t": 40},
+            "margin": {"b": 96, "l": 72, "t": 72},
         },
     }  # fmt: skip
 

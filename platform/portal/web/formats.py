@@ -138,7 +138,7 @@ MARKS: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("duplicate", "late", "early", "later", "future", "short run", "cancelled",
-         "superseded", "missing", "pending", "disputed", "left open",
+         "superseded", "missing", "disputed", "left open",
          "overridden", "flagged", "overruled"),
         "warn",
     ),
