@@ -189,6 +189,25 @@ def test_a_correction_with_no_open_period_opens_the_next_one(settled):
     assert {row.number for row in invoices_of(second.period)} == {note.number, second.number}
 
 
+def test_a_skipped_period_bills_nothing_and_closes(settled):
+    """A month left out holds up no later close; what is posted in it is closed with it."""
+    cast = settled.stage.cast
+    first = ready(settled, "2026-01", 1000)
+    closed(settled, first)
+    skipped = period_open(actor=cast.finance, contract_version=settled.versions[0], label="2026-02")
+    note = credit_issue(actor=cast.finance, invoice=first, reason="x", amounts={"1": Decimal(5)})
+    assert note.posted_in == skipped
+    third = ready(settled, "2026-03", 500)
+    exports_write(actor=cast.finance, invoice=Invoice.objects.get(pk=note.pk))
+    with pytest.raises(BillingError, match="still open: 2026-02"):
+        period_close(actor=cast.finance, period=third.period)
+    row = period_close(actor=cast.finance, period=skipped)
+    words = {check["name"]: check["words"] for check in row.document["checks"]}
+    assert words["invoice"] == "skipped: 2026-03 is computed, so it bills nothing"
+    assert [one["number"] for one in row.document["documents"]] == [note.number]
+    closed(settled, third)
+
+
 def test_the_period_after_an_anchored_one_begins_where_it_ends(settled):
     version, finance = settled.versions[0], settled.stage.cast.finance
     start = timezone.datetime(2026, 1, 31).date()

@@ -58,6 +58,8 @@ ISSUED = Invoice(number="INV-1", gross=Decimal("10"), currency="EUR", issued_at=
         ({"invoice": ISSUED, "audited_at": AFTER, "disputed_at": AFTER}, State.DISPUTED,
          "finance"),
         ({"invoice": ISSUED, "closed_at": AFTER}, State.CLOSED, "nobody"),
+        ({"skipped": True, "period": None}, State.OPEN, "nobody"),
+        ({"skipped": True}, State.OPEN, "finance"),
     ],
 )  # fmt: skip
 def test_the_latest_thing_that_happened_decides(changes, state, who):
@@ -121,6 +123,16 @@ def test_finance_opens_a_month_once(stage: Stage, client: Client):  # noqa: F811
         assert words in wrong.content.decode()
     unsigned = client.post(where, {**given, "contract_version": str(stage.draft.pk)})
     assert unsigned.status_code == 400
+
+
+def test_the_dashboard_sends_finance_to_the_oldest_period_that_waits(
+    stage: Stage,  # noqa: F811
+    client: Client,
+):
+    client.force_login(stage.finance.user)
+    page = client.get(reverse("home")).content.decode()
+    assert "Next: open the period" in page
+    assert "LUMEN-2 2026-08: it has ended and nobody has opened it." in page
 
 
 def test_finance_asks_for_savings_and_invoice_and_follows_the_job(

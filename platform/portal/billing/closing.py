@@ -195,7 +195,17 @@ def _issued(
     own = next((d for d in documents if d.period_id == period.pk and d.kind == "invoice"), None)
     title = "Savings are computed and the invoice is issued"
     if savings is None:
-        return Check("invoice", title, False, "no savings are computed")
+        later = SavingsRecord.objects.filter(
+            organisation=period.organisation,
+            period__contract_id=period.contract_id,
+            period__starts_at__gt=period.starts_at,
+        ).order_by("period__starts_at")
+        first = later.values_list("period__label", flat=True).first()
+        if first is None:
+            return Check("invoice", title, False, "no savings are computed")
+        # Periods are computed in order, so it can bill nothing any more; its books may hold
+        # corrections of an earlier one all the same.
+        return Check("invoice", title, True, f"skipped: {first} is computed, so it bills nothing")
     if own is None:
         return Check("invoice", title, False, "no invoice is issued")
     zero = "" if own.gross else ", an invoice of zero with its reason"

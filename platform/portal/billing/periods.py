@@ -15,6 +15,8 @@ from typing import Any
 from django.db.models.fields.json import KT
 from django.utils import timezone
 
+from metering.decimals import to_text
+from metering.money import quantize
 from metering.plan import Period
 from portal.accounts.access import scope
 from portal.accounts.models import Membership
@@ -22,7 +24,12 @@ from portal.audits.models import Review
 from portal.audits.selectors import review_list
 from portal.billing.models import BillingPeriod, Correction, Dispute, Invoice
 from portal.billing.posting import DAY_LABEL, version_in_force
-from portal.billing.selectors import invoice_list, period_list, usage_event_list
+from portal.billing.selectors import (
+    invoice_list,
+    period_list,
+    savings_list,
+    usage_event_list,
+)
 from portal.contracts.models import ContractVersion
 from portal.web.formats import instant
 
@@ -55,7 +62,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stored about one period. None: not there."""
+    """What is stored about one period. None: not there. `skipped`: a later one is computed."""
 
     now: datetime
     end: datetime
@@ -69,6 +76,7 @@ class Facts:
     approved_at: datetime | None = None
     last_usage: datetime | None = None
     start: datetime | None = None
+    skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class Month:
     period: BillingPeriod | None
     invoice: Invoice | None
     standing: Standing
+    skipped: bool = False
 
     @property
     def label(self) -> str:
@@ -89,7 +98,7 @@ class Month:
     @property
     def may_be_opened(self) -> bool:
         """Whether opening it is a step that is missing."""
-        return self.period is None
+        return self.period is None and not self.skipped
 
 
 def standing_of(facts: Facts) -> Standing:
@@ -106,6 +115,8 @@ def standing_of(facts: Facts) -> Standing:
             State.COMPUTED, facts.savings_at, "savings and fee are frozen",
             "issue the invoice", FINANCE,
         )  # fmt: skip
+    if facts.skipped:
+        return _skipped(facts)
     if facts.now < facts.end:
         return _running(facts)
     if facts.period is None:
@@ -124,8 +135,19 @@ def standing_of(facts: Facts) -> Standing:
     )  # fmt: skip
 
 
+def _skipped(facts: Facts) -> Standing:
+    why = "a later period is computed and periods go in order: it bills nothing any more"
+    if facts.period is None:
+        return Standing(
+            State.OPEN, facts.end, why,
+            "nothing; its usage can be billed as a line that corrects it", NOBODY,
+        )  # fmt: skip
+    return Standing(State.OPEN, facts.end, why, "close the period", FINANCE)
+
+
 def _issued(facts: Facts, invoice: Invoice) -> Standing:
-    amount = f"{invoice.number}, {invoice.gross.normalize():f} {invoice.currency}"
+    payable = to_text(quantize(invoice.gross, invoice.currency))
+    amount = f"{invoice.number}, {payable} {invoice.currency}"
     if facts.disputed_at is not None:
         return Standing(
             State.DISPUTED, facts.disputed_at, f"lines of {invoice.number} are contested",
@@ -209,6 +231,11 @@ class _Known:
         self.periods: dict[str, dict[str, BillingPeriod]] = defaultdict(dict)
         for row in rows:
             self.periods[row.contract_id][row.label] = row
+        computed = savings_list(actor=actor).order_by("period__starts_at")
+        # Of each contract the start of the latest period that is computed.
+        self.computed: dict[str, datetime] = dict(
+            computed.values_list("period__contract_id", "period__starts_at")
+        )
         self.invoices: Mapping[object, Any] = {
             row.period_id: row for row in invoices.annotate(held=KT("document__holdback"))
         }
@@ -233,6 +260,7 @@ def _month(
     period = known.periods.get(contract_id, {}).get(span.label)
     invoice = known.invoices.get(period.pk) if period else None
     savings = getattr(period, "savings", None)
+    skipped = savings is None and known.computed.get(contract_id, span.start) > span.start
     close = getattr(period, "close", None)
     facts = Facts(
         now=now,
@@ -247,9 +275,10 @@ def _month(
         closed_at=close.created_at if close else None,
         approved_at=known.approved.get(contract_id),
         last_usage=known.last_usage,
+        skipped=skipped,
     )
     version = period.contract_version if period else version_in_force(versions, span.start)
-    return Month(version or versions[0], span, period, invoice, standing_of(facts))
+    return Month(version or versions[0], span, period, invoice, standing_of(facts), skipped)
 
 
 def _spans(

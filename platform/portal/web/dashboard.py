@@ -15,6 +15,7 @@ from portal.accounts.access import sees
 from portal.accounts.models import Membership, Role
 from portal.audits.models import Review
 from portal.audits.selectors import review_list
+from portal.billing.periods import FINANCE, month_list
 from portal.billing.selectors import invoice_list, savings_list, usage_batch_list
 from portal.contracts.models import ContractVersion
 from portal.contracts.selectors import contract_list, missing_signatures
@@ -231,6 +232,16 @@ def _next_auditor(actor: Membership, rows: dict[str, Any]) -> Next:
 
 
 def _next_finance(actor: Membership, rows: dict[str, Any]) -> Next:
+    waiting = [month for month in month_list(actor=actor) if month.standing.who == FINANCE]
+    if waiting:
+        oldest = waiting[-1]
+        url = (
+            reverse("billing:period", args=[oldest.period.pk])
+            if oldest.period
+            else reverse("billing:periods")
+        )
+        told = f"{oldest.version.contract_id} {oldest.label}: {oldest.standing.why}."
+        return Next(oldest.standing.next, told, url, "Open the period")
     invoice = rows["invoices"]
     if invoice:
         url = reverse("billing:invoice", args=[invoice.pk])
