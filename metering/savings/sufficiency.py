@@ -46,6 +46,7 @@ class Evidence:
 
     `run_days`: the day of each valid baseline run. `metered_hours` of `period_hours` have usage
     or a reported zero. `volumes` per hour or day, as metered. `zones`: contract and meter.
+    `remeasured`: digests of the registry's re-measured baselines whose runs are among those days.
     """
 
     run_days: tuple[date, ...]
@@ -55,6 +56,7 @@ class Evidence:
     conflicts: int = 0
     zones: tuple[str, str] = ("", "")
     partial_period: bool = False
+    remeasured: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """JSON object, ready for `canonical.dumps`."""
@@ -66,6 +68,8 @@ class Evidence:
             "conflicts": self.conflicts,
             "zones": list(self.zones),
             "partial_period": self.partial_period,
+            # Written only where there are any.
+            **({"remeasured": list(self.remeasured)} if self.remeasured else {}),
         }
 
     @classmethod
@@ -88,6 +92,7 @@ class Evidence:
             conflicts=fields.integer("conflicts"),
             zones=(zones[0], zones[1]),
             partial_period=fields.boolean("partial_period"),
+            remeasured=fields.texts("remeasured") if fields.has("remeasured") else (),
         )
         fields.finish()
         return evidence
@@ -218,7 +223,12 @@ def demands_sufficiency(method_version: str) -> bool:
 
 
 def evidence_of(
-    coverage: Coverage, run_days: Sequence[date], *, contract: Contract, meter_zone: str
+    coverage: Coverage,
+    run_days: Sequence[date],
+    *,
+    contract: Contract,
+    meter_zone: str,
+    remeasured: Sequence[str] = (),
 ) -> Evidence:
     """What stands behind the model and system that `coverage` is of, in its period.
 
@@ -226,13 +236,14 @@ def evidence_of(
     period that began before the contract did is a part of one.
     """
     return Evidence(
-        run_days=tuple(run_days),
+        run_days=tuple(sorted(run_days)),
         period_hours=coverage.period.hours,
         metered_hours=coverage.hours,
         volumes=tuple(Decimal(samples) for samples in coverage.by_day.values()),
         conflicts=coverage.conflicts,
         zones=(contract.zone, meter_zone),
         partial_period=contract.valid_from > coverage.period.start,
+        remeasured=tuple(sorted(remeasured)),
     )
 
 

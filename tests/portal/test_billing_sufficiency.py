@@ -6,6 +6,7 @@ Amounts are those of test_billing.py (40 million samples, 0.09 EUR); runs and ho
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -25,8 +26,10 @@ from portal.billing.usage import period_lines, period_metered, usage_ingest
 from portal.billing.usage_keys import period_decisions
 from portal.events.models import Event
 from portal.records import IssuedError
-from portal.runs.models import Measurement
+from portal.runs.models import BaselineEntry, Measurement
+from portal.workspace import sha256_file
 from tests.portal.conftest import Cast, example_contract
+from tests.portal.web_evidence import run
 
 ONE_SITTING = {f"final-00-r{turn}": f"2026-09-01T08:0{turn}:00Z" for turn in range(3)}
 THREE_DAYS = {f"final-00-r{turn}": f"2026-08-0{1 + turn % 3}T08:00:00Z" for turn in range(6)}
@@ -142,6 +145,42 @@ def test_an_override_bills_and_is_printed(cast, approved, whole):
     ]
     told = Event.objects.filter(action="sufficiency.override").order_by("pk")
     assert [event.data["rule"] for event in told] == list(RULES[:2])
+
+
+def entered(home: Path, measurement: Measurement, number: int, moment: str) -> BaselineEntry:
+    """A re-measurement in the registry, with its runs' logs; its line is not looked at here."""
+    folder = home / "evidence" / f"again-{number}"
+    runs = [f"final-00-r{turn}" for turn in range(3)]
+    for run_id in runs:
+        run(folder / "baseline", run_id, 400.0, moment)
+    document = folder / "baseline" / "baseline.json"
+    document.write_text(json.dumps({"runs": runs, "number": number}))
+    entry = BaselineEntry(
+        organisation=measurement.organisation, contract_version=measurement.contract_version,
+        number=number, line="signed", line_sha256=f"{number}" * 64,
+        baseline_sha256=sha256_file(document), stack="onnxruntime", stack_version="1.25",
+        samples_per_second=410, evidence_path=f"evidence/again-{number}",
+        frozen_at=datetime(2026, 9, 10 * number, tzinfo=UTC),
+    )  # fmt: skip
+    entry.save(force_insert=True)
+    return entry
+
+
+def test_runs_of_the_registrys_remeasurements_count(cast, approved, whole, home):
+    entries = [entered(home, approved, number, f"2026-09-{number}0T22:30:00Z") for number in (1, 2)]
+    record = compute(cast, whole, approved)
+    (found,) = frozen_sufficiency(record)
+    assert found.disqualifications == ()
+    assert [day.day for day in found.evidence.run_days] == [1] * 3 + [11] * 3 + [21] * 3
+    assert set(found.evidence.remeasured) == {entry.baseline_sha256 for entry in entries}
+    assert str(record.fee) == "0.09"
+
+
+def test_a_remeasurement_that_was_changed_stops_the_computing(cast, approved, whole, home):
+    entered(home, approved, 1, "2026-09-10T22:30:00Z")
+    (home / "evidence" / "again-1" / "baseline" / "baseline.json").write_text("{}")
+    with pytest.raises(BillingError, match="is not the one entered"):
+        compute(cast, whole, approved)
 
 
 def test_one_override_of_several_rules_is_not_enough(cast, approved, whole):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from metering import canonical
-from metering.baseline import Baseline
+from metering.baseline import Baseline, load
 from metering.contract import Contract, LedgerState, Party, fee, flat_share
 from metering.evidence import recompute
 from metering.ledger import build_invoice
@@ -45,7 +45,7 @@ from reports.log import TransparencyLog
 from reports.pdf import render, renderer
 from reports.recount import savings_document
 from reports.statement import billing_statement, evidence_digest, measurement_statement
-from reports.sufficiency import sufficiency_facts
+from reports.sufficiency import REMEASURED, sufficiency_facts
 from tests.reports.parties import Sides
 
 RECORDING = Path(__file__).parent / "recorded_evidence.tar.xz"
@@ -221,8 +221,14 @@ def examined(
     if not demands_sufficiency(plan.method_version):
         return ()
     terms = contract()
-    days = run_days(evidence / "baseline" / "runs", baseline.runs, terms.zone)
-    found = evidence_of(cover, days, contract=terms, meter_zone=plan.zone)
+    days = list(run_days(evidence / "baseline" / "runs", baseline.runs, terms.zone))
+    again = sorted((evidence / REMEASURED).glob("*/baseline"))
+    for folder in again:
+        days += run_days(folder / "runs", load(folder).runs, terms.zone)
+    found = evidence_of(
+        cover, days, contract=terms, meter_zone=plan.zone,
+        remeasured=[sha256_file(folder / "baseline.json") for folder in again],
+    )  # fmt: skip
     return (Sufficiency(cover.model, cover.system, found, tuple(overrides)),)
 
 

@@ -7,6 +7,7 @@ baseline, all of one day. Bundles of earlier methods are those of every other te
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,11 @@ import pytest
 
 from metering.ledger import Invoice
 from metering.savings import Override
+from reports.canonical import sha256_file
 from reports.errors import ReportError
 from reports.facts import ReportFacts
 from reports.recount import MeasuredAgain, recount_measurement, recount_money
+from reports.sufficiency import REMEASURED
 from reports.verify import verify
 from reports.view import view
 from tests.reports.bundles import edited
@@ -247,4 +250,86 @@ def test_a_log_moved_to_another_day_changes_the_days(
     start = text.index('"test_datetime", "value": "') + len('"test_datetime", "value": "')
     log.write_text(f"{text[:start]}2026-10-01{text[start + 10 :]}")
     with pytest.raises(ReportError, match="run_days: stated"):
+        recount_money(changed.evidence, changed.facts, measured)
+
+
+def remeasured_on(evidence: Path, number: int, day: str) -> Path:
+    """The recorded sweep as if it had been made on another `day`: a re-measurement's folder."""
+    folder = evidence / REMEASURED / str(number)
+    shutil.copytree(evidence / "baseline", folder / "baseline")
+    for name in ("plan.json", "system.json", "mix.json"):
+        shutil.copy(evidence / name, folder / name)
+    frozen = folder / "baseline" / "baseline.json"
+    document = json.loads(frozen.read_bytes())
+    document["frozen_at"] = f"{day}T12:00:0{number}Z"
+    frozen.write_text(json.dumps(document))
+    for run in (folder / "baseline" / "runs").iterdir():
+        log, record = run / "mlperf_log_detail.txt", run / "result.json"
+        result = json.loads(record.read_bytes())
+        log.write_text(log.read_text().replace(result["started_at"][:10], day))
+        record.write_text(
+            json.dumps({**result, "files": {**result["files"], log.name: sha256_file(log)}})
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Two re-measurements on two other days: nine runs of three days, nothing to override."""
+    evidence = tmp_path_factory.mktemp("again") / "evidence"
+    unpack_recording(evidence, EXAMINED_RECORDING)
+    baseline = json.loads((evidence / "baseline" / "baseline.json").read_bytes())
+    mix = json.loads((evidence / "mix.json").read_bytes())
+    mix |= {name: baseline[name] for name in ("model_sha256", "samples_sha256")}
+    (evidence / "mix.json").write_text(json.dumps({**mix, "unit": "sentence"}))
+    for number, day in ((1, "2026-11-10"), (2, "2026-11-20")):
+        remeasured_on(evidence, number, day)
+    return tell(evidence)
+
+
+def test_runs_of_the_registrys_other_days_count(again: Story, measured: MeasuredAgain) -> None:
+    (item,) = again.facts.sufficiency
+    assert (item.baseline_runs, item.baseline_days, item.disqualifications) == ("9", "3", ())
+    assert float(again.facts.fee.total) > 0
+    recount_money(again.evidence, again.facts, measured)
+
+
+def copied(evidence: Path) -> None:
+    """A third folder with the runs of the second: only its record has another time."""
+    folder = evidence / REMEASURED / "3"
+    shutil.copytree(evidence / REMEASURED / "2", folder)
+    frozen = folder / "baseline" / "baseline.json"
+    frozen.write_text(frozen.read_text().replace("12:00:02", "12:00:03"))
+
+
+def of_another_system(evidence: Path) -> None:
+    path = evidence / REMEASURED / "2" / "system.json"
+    system = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**system, "revision": "another"}))
+
+
+def edited_log(evidence: Path) -> None:
+    log = evidence / REMEASURED / "2" / "baseline/runs/final-00-r0/mlperf_log_detail.txt"
+    log.write_text(log.read_text().replace("2026-11-20", "2026-11-21"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda evidence: shutil.rmtree(evidence / REMEASURED / "2"), "run_days: stated"),
+        (copied, "counted twice"),
+        (of_another_system, "not comparable: system.revision"),
+        (edited_log, "SHA-256 is not the recorded one"),
+    ],
+)
+def test_a_forged_remeasurement_is_named(
+    again: Story,
+    measured: MeasuredAgain,
+    tmp_path: Path,
+    change: Callable[[Path], None],
+    message: str,
+) -> None:
+    changed = edited(again, tmp_path)
+    change(changed.evidence)
+    with pytest.raises((ReportError, ValueError), match=message):
         recount_money(changed.evidence, changed.facts, measured)

@@ -6,9 +6,11 @@ When savings are computed, the hours come from the lines themselves, which the t
 before that, for a page, from one GROUP BY in the database, which comes to the same.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, timedelta
+from typing import Any
 
 from django.db.models import Count, DateTimeField, ExpressionWrapper, F, QuerySet, Sum
 from django.db.models.functions import TruncHour
@@ -25,8 +27,8 @@ from portal.billing.savings import BillingError
 from portal.billing.usage import period_of
 from portal.billing.usage_keys import by_source, contested_in, parked_under, period_decisions
 from portal.contracts.models import ContractVersion
-from portal.runs.models import Measurement
-from portal.workspace import absolute
+from portal.runs.models import BaselineEntry, Measurement
+from portal.workspace import absolute, sha256_file
 
 RUNS = "baseline/runs"
 _HOUR = timedelta(hours=1)
@@ -46,13 +48,54 @@ def examine_coverage(measurement: Measurement, coverage: Coverage) -> Sufficienc
     """The examination of a measurement in the period that `coverage` is of, without overrides."""
     version = measurement.contract_version
     contract = Contract.from_json(version.contract)
+    again = remeasured(version)
     evidence = evidence_of(
         coverage,
-        baseline_days(measurement, contract.zone),
+        [
+            *_days(measurement.evidence_path, _runs(measurement.baseline.document), contract.zone),
+            *(
+                day
+                for entry in again
+                for day in _days(entry.evidence_path, _runs(_document(entry)), contract.zone)
+            ),
+        ],
         contract=contract,
         meter_zone=str(version.plan["zone"]),
+        remeasured=[entry.baseline_sha256 for entry in again],
     )
     return Sufficiency(coverage.model, coverage.system, evidence)
+
+
+def remeasured(version: ContractVersion) -> list[BaselineEntry]:
+    """The registry's re-measurements of a contract version's baseline, oldest first."""
+    rows = BaselineEntry.objects.filter(contract_version=version, number__gte=1)
+    return list(rows.order_by("number"))
+
+
+def _runs(document: Mapping[str, Any]) -> Sequence[str]:
+    """Ids of the runs that a frozen baseline's rate was made of."""
+    runs: Sequence[str] = document.get("runs", ())
+    return runs
+
+
+def _document(entry: BaselineEntry) -> Mapping[str, Any]:
+    """The frozen record of a re-measurement, as it was entered; BillingError when it is not."""
+    path = absolute(entry.evidence_path) / "baseline" / "baseline.json"
+    if not path.is_file() or sha256_file(path) != entry.baseline_sha256:
+        raise BillingError(f"{entry}: {path.name} is not the one entered; restore its evidence")
+    document: Mapping[str, Any] = json.loads(path.read_bytes())
+    return document
+
+
+def _days(evidence_path: str, run_ids: Sequence[str], zone: str) -> tuple[date, ...]:
+    """Local days of the valid runs among `run_ids`, from their logs.
+
+    BillingError when a log cannot be read: without it nobody could check the days.
+    """
+    try:
+        return run_days(absolute(evidence_path) / RUNS, run_ids, zone)
+    except EvidenceError as error:
+        raise BillingError(f"baseline runs: {error}; restore its evidence") from error
 
 
 def with_overrides(found: Sufficiency, stated: Iterable[Override]) -> Sufficiency:
@@ -73,20 +116,6 @@ def overrides_of(period: BillingPeriod, measurement: Measurement) -> tuple[Overr
     """The auditor's overrides, in the order of the rules' names."""
     rows = SufficiencyOverride.objects.filter(period=period, measurement=measurement)
     return tuple(Override(row.rule, row.stated_by, row.reason) for row in rows.order_by("rule"))
-
-
-def baseline_days(measurement: Measurement, zone: str) -> tuple[date, ...]:
-    """Local days of the valid runs that the frozen baseline was made of, from their logs.
-
-    BillingError when a log cannot be read: without it nobody could check the days.
-    """
-    folder = absolute(measurement.evidence_path) / RUNS
-    try:
-        return run_days(folder, measurement.baseline.document.get("runs", ()), zone)
-    except EvidenceError as error:
-        raise BillingError(
-            f"{measurement}: baseline runs: {error}; restore its evidence"
-        ) from error
 
 
 def preview(period: BillingPeriod, measurement: Measurement) -> Sufficiency:

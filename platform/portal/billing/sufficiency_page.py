@@ -93,8 +93,10 @@ def _figures(
     zone = ("Zone of the contract", evidence.zones[0])
     return (
         Figure("Baseline runs", number(len(evidence.run_days)), "valid",
-               formula="Runs the frozen baseline's rate was made of that LoadGen calls VALID; at "
-               "least 5 are needed.",
+               formula="Runs the frozen baseline's rate was made of that LoadGen calls VALID, and "
+               "those of its re-measurements in the registry; at least 5 are needed.",
+               inputs=(("Re-measurements", ", ".join(d[:12] for d in evidence.remeasured) or
+                        "none"),),
                runs=runs, method_version=method, api=of_baseline),
         Figure("Days of these runs", number(len(days)),
                formula="Different local days of these runs, by the time in LoadGen's own logs; at "

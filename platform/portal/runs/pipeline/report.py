@@ -24,6 +24,7 @@ from portal.audits.models import Review
 from portal.billing.exports import export_files
 from portal.billing.models import Invoice
 from portal.billing.savings import frozen_sufficiency
+from portal.billing.sufficiency import remeasured
 from portal.billing.usage import period_lines
 from portal.billing.usage_keys import period_decisions
 from portal.documents.models import Report
@@ -38,6 +39,7 @@ from reports.facts import ReportFacts
 from reports.manifest import AUDITOR_SIGNATURE
 from reports.note import LogProof
 from reports.recount import savings_document
+from reports.sufficiency import REMEASURED
 from reports.verify import verify
 
 
@@ -143,8 +145,19 @@ def _period_evidence(invoice: Invoice) -> Path:
     if sha256_bytes(data) != savings.sha256:
         raise WorkspaceError(f"{savings}: its stored document no longer gives its digest")
     write(folder / "savings" / f"{label}.json", data)
+    counted = {digest for item in examined for digest in item.evidence.remeasured}
+    for entry in remeasured(version):
+        if entry.baseline_sha256 in counted:
+            _copy_baseline(absolute(entry.evidence_path), folder / REMEASURED / f"{entry.number}")
     write(folder / "invoice" / f"{invoice.number}.json", canonical.dumps(invoice.document))
     return folder
+
+
+def _copy_baseline(source: Path, target: Path) -> None:
+    """What a reader needs to work a re-measured baseline out again, and nothing else."""
+    shutil.copytree(source / "baseline", target / "baseline", copy_function=_link_or_copy)
+    for name in ("plan.json", "system.json", "mix.json"):
+        _link_or_copy(str(source / name), str(target / name))
 
 
 def _link_or_copy(source: str, target: str) -> str:
