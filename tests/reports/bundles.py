@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import archive
+from reports.canonical import sha256_file
 from reports.log import TransparencyLog
 from reports.verify import Verification, verify
 from tests.reports.parties import Sides
@@ -66,3 +68,19 @@ def more_money(facts: dict[str, Any]) -> None:
 
 def stated(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return lambda facts: set_path(facts, path, value)
+
+
+def remeasured_on(evidence: Path, folder: Path, day: str) -> None:
+    """The recorded sweep as if it had been made on another `day`: a re-measurement's `folder`."""
+    shutil.copytree(evidence / "baseline", folder / "baseline")
+    for name in ("plan.json", "system.json", "mix.json"):
+        shutil.copy(evidence / name, folder / name)
+    frozen = folder / "baseline" / "baseline.json"
+    document = {**json.loads(frozen.read_bytes()), "frozen_at": f"{day}T12:00:00Z"}
+    frozen.write_text(json.dumps(document))
+    for run in (folder / "baseline" / "runs").iterdir():
+        log, record = run / "mlperf_log_detail.txt", run / "result.json"
+        result = json.loads(record.read_bytes())
+        log.write_text(log.read_text().replace(result["started_at"][:10], day))
+        files = {**result["files"], log.name: sha256_file(log)}
+        record.write_text(json.dumps({**result, "files": files}))

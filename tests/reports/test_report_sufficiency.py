@@ -17,14 +17,13 @@ import pytest
 
 from metering.ledger import Invoice
 from metering.savings import Override
-from reports.canonical import sha256_file
 from reports.errors import ReportError
 from reports.facts import ReportFacts
 from reports.recount import MeasuredAgain, recount_measurement, recount_money
 from reports.sufficiency import REMEASURED
 from reports.verify import verify
 from reports.view import view
-from tests.reports.bundles import edited
+from tests.reports.bundles import edited, remeasured_on
 from tests.reports.parties import Sides
 from tests.reports.story import (
     EXAMINED_RECORDING,
@@ -253,26 +252,6 @@ def test_a_log_moved_to_another_day_changes_the_days(
         recount_money(changed.evidence, changed.facts, measured)
 
 
-def remeasured_on(evidence: Path, number: int, day: str) -> Path:
-    """The recorded sweep as if it had been made on another `day`: a re-measurement's folder."""
-    folder = evidence / REMEASURED / str(number)
-    shutil.copytree(evidence / "baseline", folder / "baseline")
-    for name in ("plan.json", "system.json", "mix.json"):
-        shutil.copy(evidence / name, folder / name)
-    frozen = folder / "baseline" / "baseline.json"
-    document = json.loads(frozen.read_bytes())
-    document["frozen_at"] = f"{day}T12:00:0{number}Z"
-    frozen.write_text(json.dumps(document))
-    for run in (folder / "baseline" / "runs").iterdir():
-        log, record = run / "mlperf_log_detail.txt", run / "result.json"
-        result = json.loads(record.read_bytes())
-        log.write_text(log.read_text().replace(result["started_at"][:10], day))
-        record.write_text(
-            json.dumps({**result, "files": {**result["files"], log.name: sha256_file(log)}})
-        )
-    return folder
-
-
 @pytest.fixture(scope="module")
 def again(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Two re-measurements on two other days: nine runs of three days, nothing to override."""
@@ -283,7 +262,7 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Story:
     mix |= {name: baseline[name] for name in ("model_sha256", "samples_sha256")}
     (evidence / "mix.json").write_text(json.dumps({**mix, "unit": "sentence"}))
     for number, day in ((1, "2026-11-10"), (2, "2026-11-20")):
-        remeasured_on(evidence, number, day)
+        remeasured_on(evidence, evidence / REMEASURED / str(number), day)
     return tell(evidence)
 
 
@@ -299,7 +278,7 @@ def copied(evidence: Path) -> None:
     folder = evidence / REMEASURED / "3"
     shutil.copytree(evidence / REMEASURED / "2", folder)
     frozen = folder / "baseline" / "baseline.json"
-    frozen.write_text(frozen.read_text().replace("12:00:02", "12:00:03"))
+    frozen.write_text(frozen.read_text().replace("T12:00:00Z", "T12:00:03Z"))
 
 
 def of_another_system(evidence: Path) -> None:
