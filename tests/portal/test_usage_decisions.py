@@ -300,6 +300,8 @@ def test_the_page_shows_both_contents_and_takes_the_decision(cast, ingest, clien
     assert "Decided: 2,000 samples count under this key." in text
     assert "decided by colleague (customer)" in text
     assert UsageDecision.objects.get().samples == 2_000
+    line = client.get(reverse("billing:usage-line", args=[other.pk])).content.decode()
+    assert "counts in place of the stored event" in line
     stale = client.post(act, {**sent, "seen": stored.content_sha256})
     assert stale.status_code == 400
     assert "look again" in stale.content.decode()

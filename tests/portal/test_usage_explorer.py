@@ -237,6 +237,9 @@ def test_a_count_leads_to_exactly_its_lines(cast, ingest, page, client):
         link = next(part for part in text.split('href="') if f"fate={fate}" in part)
         listed = client.get(link.split('"')[0].replace("&amp;", "&"))
         assert f"{wanted} in all" in listed.content.decode(), fate
+    day = next(part for part in text.split('href="') if "start=2026-10-05" in part)
+    # A day's figure leads to the stored events of that day, ahead of their time or not.
+    assert "2 in all" in client.get(day.split('"')[0].replace("&amp;", "&")).content.decode()
 
 
 def test_an_event_opens_to_the_line_and_its_four_times(cast, approved, ingest, page):

@@ -6,12 +6,13 @@ database.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from portal.billing.usage_range import UsageTable
+from portal.billing.usage_range import UsageRange, UsageRow, UsageTable
 from portal.billing.usage_reads import ACCEPTED, FATES, OF_COUNTED, PARKED, UsageQuery
 from portal.web.figures import Figure
 from portal.web.formats import number
@@ -66,6 +67,18 @@ def lines_url(query: UsageQuery, fate: str = "") -> str:
     """Where the lines behind a count stand: events that are stored, or parked lines."""
     route = "billing:usage-parked" if fate in PARKED else "billing:usage-events"
     return f"{reverse(route)}?{query_text(query, fate=fate)}"
+
+
+def row_url(query: UsageQuery, row: UsageRow) -> str:
+    """Where the events of a row's day stand, of its model and system."""
+    day = date.fromisoformat(row.span.label[:10])
+    asked = UsageQuery(
+        UsageRange(day, day + timedelta(days=1), query.range.zone),
+        model=row.model,
+        system=row.system,
+        source=query.source,
+    )
+    return lines_url(asked)
 
 
 def query_text(query: UsageQuery, **more: str) -> str:

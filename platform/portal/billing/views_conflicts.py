@@ -21,6 +21,7 @@ from portal.billing.models import UsageEvent
 from portal.billing.savings import BillingError
 from portal.billing.tables import period_cell
 from portal.billing.usage_forms import DecisionForm
+from portal.billing.usage_keys import CONTESTING
 from portal.billing.usage_reads import event_standing
 from portal.billing.usage_words import MEANING
 from portal.web.access import ActorRequest, for_doers_of, for_readers_of
@@ -94,13 +95,21 @@ def decide(request: ActorRequest, event_id: object) -> HttpResponse:
 def line(request: ActorRequest, line_id: object) -> HttpResponse:
     """One parked line: as received, why it was not counted, what can be done about it."""
     shown = selectors.parked_usage_get(actor=request.actor, line_id=line_id)
-    stored = selectors.usage_event_list(actor=request.actor).filter(
-        source=shown.source, event_id=shown.event_id
+    stored = (
+        selectors.usage_event_list(actor=request.actor)
+        .filter(source=shown.source, event_id=shown.event_id)
+        .first()
+        if shown.event_id
+        else None
     )
+    standing = shown.fate
+    if shown.fate in CONTESTING and stored is not None and (row := decision_of(stored)):
+        standing = "decided" if row.line_id == shown.pk else "overruled"
     context = {
         "line": shown,
-        "meaning": MEANING[shown.fate],
-        "stored": stored.first() if shown.event_id else None,
+        "standing": standing,
+        "meaning": MEANING[standing],
+        "stored": stored,
         "sends": shown.fate == "unmatched" and may(request.actor, "usage.ingest"),
         "crumbs": crumbs(
             ("Usage", reverse("billing:usage")), ("Parked usage", reverse("billing:usage-parked"))

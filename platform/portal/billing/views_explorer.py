@@ -25,6 +25,7 @@ from portal.billing.usage_reads import (
 from portal.billing.usage_words import (
     fate_lines,
     query_text,
+    row_url,
     usage_figures,
     volume_rows,
 )
@@ -66,7 +67,7 @@ def explorer(request: ActorRequest) -> HttpResponse:
     context |= {
         "query": query,
         "table": table,
-        "rows": table.rows[:SHOWN_ROWS],
+        "rows": [(row, row_url(query, row)) for row in table.rows[:SHOWN_ROWS]],
         "hidden": max(0, len(table.rows) - SHOWN_ROWS),
         "figures": usage_figures(query, table, fates),
         "fates": fates,
