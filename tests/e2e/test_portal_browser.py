@@ -222,12 +222,40 @@ def test_customer_auditor_finance(visit: Any, stage: Stage, tmp_path: Path):
     assert page.get_by_role("link", name="Kernel search").count() == 0
     page.get_by_role("link", name="Invoices", exact=True).click()
     page.get_by_role("link", name=stage.invoice.number).click()
-    assert page.get_by_text("Sum, must be zero").is_visible()
+    assert page.get_by_role("row", name="Sum, must be zero").is_visible()
     export = stage.invoice.exports.get(file_format="focus").stored_file
     with page.expect_download() as taken:
         page.get_by_role("link", name=export.name).click()
     assert sha256_bytes(Path(taken.value.path()).read_bytes()) == export.sha256
     assert Download.objects.filter(user=stage.finance.user, stored_file=export).count() == 1
+
+
+def test_a_dispute_is_opened_and_credited(visit: Any, stage: Stage):
+    """The customer sees the split before opening, finance the note before issuing."""
+    customer = visit()
+    customer.sign_in("owner")
+    page = customer.open(reverse("billing:dispute-new", args=[stage.invoice.pk]))
+    page.get_by_label("Line 1").check()
+    page.get_by_label("Reason").fill("The volume of 3 September is ours to prove")
+    page.get_by_role("button", name="Show what this comes to").click()
+    assert page.get_by_role("row", name="Set aside").get_by_text("1,825.77").is_visible()
+    page.get_by_role("button", name="Open the dispute").click()
+    assert page.get_by_text("The dispute is open").is_visible()
+
+    finance = visit()
+    finance.sign_in("finance")
+    page = finance.page
+    page.get_by_role("link", name="Disputes", exact=True).click()
+    page.get_by_role("row", name="is ours to prove").get_by_role("link").first.click()
+    page.get_by_role("link", name="Credit lines").click()
+    page.get_by_label("Line 1").fill("4.73")
+    page.get_by_label("Reason").fill("Agreed")
+    page.get_by_role("button", name="Show what this comes to").click()
+    page.get_by_role("button", name="Issue the credit note").click()
+    assert page.get_by_role("heading", name="Credit note CN-000001").is_visible()
+    customer.page.reload()
+    assert customer.page.get_by_text("credited", exact=True).is_visible()
+    assert customer.page.get_by_role("link", name="CN-000001").is_visible()
 
 
 def test_a_foreign_invoice_is_not_there(visit: Any, stage: Stage):

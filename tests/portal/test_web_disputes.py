@@ -35,6 +35,7 @@ def test_a_dispute_is_shown_before_it_is_opened(settled, client):
     """The split of the first answer is the one that is stored by the second."""
     cast = settled.stage.cast
     invoice = billed(settled, "2026-01", 2500, 700)
+    assert "Dispute lines" in page(client, cast.owner, invoice)
     before = written()
     given = {"lines": ["2"], "reason": "The volume of M1 is ours to prove."}
     shown = post(client, cast.owner, "dispute-open", invoice.pk, **given)
