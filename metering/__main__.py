@@ -11,7 +11,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from metering.commands import baseline, export, fee, lines, measure, submission, usage
+from metering.commands import (
+    baseline,
+    export,
+    fee,
+    lines,
+    measure,
+    server,
+    submission,
+    usage,
+)
 
 NOT_DONE, WRONG_USE = 1, 2
 
@@ -26,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fee.register(subparsers)
     usage.register(subparsers)
     export.register(subparsers)
+    server.register(subparsers)
     submission.register(subparsers)
     parsed = parser.parse_args(arguments)
     try:

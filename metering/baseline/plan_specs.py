@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import cast
 
 from metering.loadgen.spec import Mode, RunSpec, Scenario, Seeds, SpecError, SutSpec, Task
-from metering.plan import MeasurementPlan
+from metering.plan import MeasurementPlan, ServerBounds
 
 MEASURABLE = ("Offline", "SingleStream")
 _WHY_NOT = {
-    "Server": "two Server arms at one rate complete the same number of queries, so a claim has to "
-    "rest on the rate each holds within the bound, and no interval of that is made yet",
+    "Server": "two Server arms at one rate complete the same number of queries; the command server "
+    "compares the rates each holds, and bills nothing",
     "MultiStream": "LoadGen gives it no rate, and a sample is priced by one",
 }
 
@@ -39,6 +39,41 @@ def run_spec(
             f"plan.scenario: got {plan.scenario}, wanted {' or '.join(MEASURABLE)}: "
             f"{_WHY_NOT[plan.scenario]}"
         )
+    return _spec(plan, sut, run_id=run_id, model=model, samples=samples, mode=mode)
+
+
+def server_spec(
+    plan: MeasurementPlan, sut: SutSpec, *, run_id: str, model: Path, samples: Path
+) -> RunSpec:
+    """A Server spec with the plan's bound, not yet sized (see ``loadgen.calibrate.sized``).
+
+    Raises SpecError for a plan of another scenario.
+    """
+    if not isinstance(plan.bounds, ServerBounds):
+        raise SpecError(f"plan.scenario: got {plan.scenario}, wanted Server with its bounds")
+    return _spec(
+        plan,
+        sut,
+        run_id=run_id,
+        model=model,
+        samples=samples,
+        target_latency_ns=plan.bounds.target_latency_ns,
+        max_async_queries=1,
+        # Above any minimum that sizing sets first; it then sets this too.
+        max_duration_ms=1000 * plan.run_seconds + 1,
+    )
+
+
+def _spec(
+    plan: MeasurementPlan,
+    sut: SutSpec,
+    *,
+    run_id: str,
+    model: Path,
+    samples: Path,
+    mode: Mode = "performance",
+    **bounds: int,
+) -> RunSpec:
     if plan.precision != sut.precision:
         raise SpecError(f"plan.precision: got {plan.precision}, the system has {sut.precision}")
     seeds = Seeds(plan.seeds.qsl, plan.seeds.sample_index, plan.seeds.schedule)
@@ -55,4 +90,7 @@ def run_spec(
         seeds=seeds,
         cores=plan.cores,
         task=cast(Task, plan.task),
+        target_latency_ns=bounds.get("target_latency_ns", 0),
+        max_async_queries=bounds.get("max_async_queries", 0),
+        max_duration_ms=bounds.get("max_duration_ms", 0),
     )

@@ -201,7 +201,8 @@ def sizing(out: Path) -> dict[str, Any] | None:
     return {name: getattr(spec, name) for name in names}
 
 
-def _differing(base: RunSpec, other: RunSpec, free: Collection[str]) -> list[str]:
+def differing(base: RunSpec, other: RunSpec, free: Collection[str]) -> list[str]:
+    """Fields in which two arms differ, the system and those in ``free`` left out."""
     left, right = base.comparable(), other.comparable()
     return sorted(name for name in left if left[name] != right[name] and name not in free)
 
@@ -209,7 +210,7 @@ def _differing(base: RunSpec, other: RunSpec, free: Collection[str]) -> list[str
 def _check_arms(base: RunSpec, other: RunSpec, pairs: int, free: Collection[str]) -> None:
     if pairs < MINIMUM_PAIRS:
         raise PairsRefused(f"pairs: got {pairs}, wanted at least {MINIMUM_PAIRS}")
-    different = _differing(base, other, free)
+    different = differing(base, other, free)
     if different:
         raise PairsRefused(
             f"the arms differ in {', '.join(different)}; only the system may differ (use matched)"
@@ -306,12 +307,12 @@ def _load_pairs(document: Mapping[str, Any], out: Path) -> tuple[Pair, ...]:
         for arm in ARMS:
             result: RunResult = getattr(pair, arm)
             spec = load_spec(out / RUNS / result.run_id)
-            specs[arm] = _hold(specs[arm], spec, f"{out.name}/{RUNS}/{result.run_id}")
+            specs[arm] = hold_arm(specs[arm], spec, f"{out.name}/{RUNS}/{result.run_id}")
         found.append(pair)
     return tuple(found)
 
 
-def _hold(arm: RunSpec, spec: RunSpec, where: str) -> RunSpec:
+def hold_arm(arm: RunSpec, spec: RunSpec, where: str) -> RunSpec:
     """``arm`` with the digests of ``spec``; raises unless they agree in everything said so far."""
     filled = {
         name: getattr(spec, name)
@@ -352,7 +353,7 @@ def _check_accounted(paired: PairedRuns, out: Path, free: Collection[str]) -> No
         for arm, opens in ((pair.first, True), (second, False)):
             turns.append(Turn(pair.pair, arm, opens, getattr(pair, arm)))
     check_turns(turns, paired.abandoned, paired.resumed, out)
-    if _differing(paired.base_spec, paired.other_spec, free):
+    if differing(paired.base_spec, paired.other_spec, free):
         raise EvidenceError(f"{out.name}/{PAIRS}: the arms differ in more than the system")
     for arm in ARMS:
         builds = {getattr(pair, arm).stack_digest for pair in paired.pairs}

@@ -100,7 +100,7 @@ def test_levels_are_swept_where_a_stack_has_them() -> None:
 
 def test_a_plan_nobody_can_measure_yet_is_refused(tmp_path: Path) -> None:
     server = dataclasses.replace(plan(), scenario="Server", bounds=ServerBounds(10**9))
-    with pytest.raises(SpecError, match=r"plan\.scenario: .* the rate each holds"):
+    with pytest.raises(SpecError, match=r"plan\.scenario: .* the rates each holds"):
         baseline.run_spec(
             server, SutSpec("onnxruntime"), run_id="x", model=tmp_path, samples=tmp_path
         )
