@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.accounts.access import may
+from portal.accounts.access import get_or_404, may
 from portal.audits import selectors
 from portal.audits.forms import OverrideForm
 from portal.audits.models import Review
@@ -38,7 +38,7 @@ def sufficiency(request: ActorRequest, review_id: object, period_id: object) -> 
 def override(request: ActorRequest, review_id: object, period_id: object) -> HttpResponse:
     """Override one rule; what was typed stays on the page when it cannot be."""
     review, period = _of_one_contract(request, review_id, period_id)
-    form = OverrideForm(request.POST, rules=_choices(_found(period, review.measurement)[0]))
+    form = OverrideForm(request.POST, rules=_choices(_found(period, review.measurement)[1]))
     if form.is_valid():
         try:
             row = override_state(
@@ -60,10 +60,17 @@ def _of_one_contract(
     request: ActorRequest, review_id: object, period_id: object
 ) -> tuple[Review, BillingPeriod]:
     """Review and period, both visible and of one contract; Http404 otherwise."""
-    review = selectors.review_get(actor=request.actor, review_id=review_id)
+    version = "measurement__contract_version"
+    rows = selectors.review_list(actor=request.actor).prefetch_related(None)
+    rows = rows.select_related(f"{version}__mix__model", f"{version}__system")
+    review = get_or_404(rows, review_id)
     period = period_get(actor=request.actor, period_id=period_id)
-    if review.measurement.contract_version.contract_id != period.contract_id:
+    agreed = review.measurement.contract_version
+    if agreed.contract_id != period.contract_id:
         raise Http404("no such period of this contract")
+    if agreed.pk == period.contract_version_id:
+        # One object for both: what it refers to is then asked for once.
+        period.contract_version = agreed
     return review, period
 
 
@@ -71,8 +78,7 @@ def _page(
     request: ActorRequest, review: Review, period: BillingPeriod, form: OverrideForm | None = None
 ) -> HttpResponse:
     measurement = review.measurement
-    record = SavingsRecord.objects.filter(period=period).first()
-    rows, error = _found(period, measurement)
+    record, rows, error = _found(period, measurement)
     ended = period.ends_at <= timezone.now()
     decides = may(request.actor, "sufficiency.override") and record is None and ended
     choices = _choices(rows)
@@ -100,18 +106,22 @@ def _page(
     return render(request, "portal/audits/sufficiency.html", context, status=status)
 
 
-def _found(period: BillingPeriod, measurement: Measurement) -> tuple[tuple[Shown, ...], str]:
-    """What was examined, and why nothing could be."""
-    record = SavingsRecord.objects.filter(period=period).select_related("period").first()
+def _found(
+    period: BillingPeriod, measurement: Measurement
+) -> tuple[SavingsRecord | None, tuple[Shown, ...], str]:
+    """The savings, if they are computed; what was examined; why nothing could be."""
+    record = SavingsRecord.objects.filter(period=period).first()
     if record is not None:
-        same = record.measurement_id == measurement.pk
-        return (shown_of(record) if same else ()), ""
+        if record.measurement_id != measurement.pk:
+            return record, (), ""
+        record.period, record.measurement = period, measurement
+        return record, shown_of(record), ""
     if not is_examined(measurement.contract_version):
-        return (), ""
+        return None, (), ""
     try:
-        return (shown(preview(period, measurement), period, measurement),), ""
+        return None, (shown(preview(period, measurement), period, measurement),), ""
     except BillingError as error:
-        return (), str(error)
+        return None, (), str(error)
 
 
 def _choices(rows: tuple[Shown, ...]) -> list[tuple[str, str]]:
