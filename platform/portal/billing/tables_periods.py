@@ -26,8 +26,9 @@ class PeriodTable(ListTable):
     contract = tables.Column(accessor="version__contract_id", verbose_name="Contract")
     state = tables.Column(accessor="standing__state__value", verbose_name="State")
     why = tables.Column(accessor="standing__why", orderable=False)
-    next = tables.Column(accessor="standing__next", verbose_name="Next", orderable=False)
-    who = tables.Column(accessor="standing__who", verbose_name="Who acts")
+    next = tables.Column(
+        accessor="standing__next", verbose_name="Who acts, and how", orderable=False
+    )
 
     def render_label(self, value: str, record: Any) -> str:
         """The label, leading to its page once it is opened, above its half-open range."""
@@ -38,6 +39,10 @@ class PeriodTable(ListTable):
             return format_html("{}<br>{}", value, inside)
         url = reverse("billing:period", args=[record.period.pk])
         return format_html('<a href="{}">{}</a><br>{}', url, value, inside)
+
+    def render_next(self, value: str, record: Any) -> str:
+        """Who must act, and what to do."""
+        return format_html("<strong>{}</strong>: {}", record.standing.who, value)
 
     def render_state(self, value: str, record: Any) -> str:
         """The state above the moment it began."""
