@@ -22,9 +22,10 @@ import pytest
 from metering.__main__ import main
 from metering.baseline.plan_specs import server_spec
 from metering.loadgen import EvidenceError, SutSpec
+from metering.loadgen.calibrate import probe_rate
 from metering.plan import MeasurementPlan, Seeds, ServerBounds, short_run_plan
-from metering.uplift import PairsRefused, estimate, held_rate
-from metering.uplift.held_pairs import measure_held
+from metering.uplift import PairsRefused, estimate, held_pairs, held_rate
+from metering.uplift.held_pairs import load_held, measure_held
 from metering.uplift.held_rate import Bracket, bracket, climb, ladder
 from metering.uplift.server import NOT_BILLED, measure_server, recompute_server
 from tests.metering.measure.test_evidence import document, edit
@@ -230,19 +231,29 @@ def test_a_bound_that_nothing_holds_ends_the_measurement(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", some([3.0], 1))
+@pytest.mark.parametrize("whole", some([False, True], 1))
 def test_two_systems_climb_for_real(
-    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
-    monkeypatch.setattr(held_rate, "STEP", step)
-    found = measure_server(
-        served_plan(),
-        BASE,
-        SutSpec("onnxruntime", batch=32),
-        model=inputs["model"],
-        samples=inputs["samples"],
-        out=tmp_path / "out",
-    )
-    assert found.accuracy.passed
-    assert found.shown == (not found.reasons)
-    assert recompute_server(tmp_path / "out") == found
+    """A whole comparison; the quick form climbs one counted pair, which no interval rests on."""
+    monkeypatch.setattr(held_rate, "STEP", 3.0)
+    plan, other = served_plan(), SutSpec("onnxruntime", batch=32)
+    paths = {"model": inputs["model"], "samples": inputs["samples"]}
+    if whole:
+        found = measure_server(plan, BASE, other, **paths, out=tmp_path / "out")
+        assert found.accuracy.passed
+        assert found.shown == (not found.reasons)
+        assert recompute_server(tmp_path / "out") == found
+        return
+    monkeypatch.setattr(held_pairs, "MINIMUM_PAIRS", 1)
+    specs = [server_spec(plan, sut, run_id="r", **paths) for sut in (BASE, other)]
+    rates = [float(probe_rate(spec, tmp_path / "probe")) for spec in specs]
+    pair = measure_held(
+        specs[0], specs[1], (rates[0], rates[1]),
+        run_seconds=1, pairs=1, seed=1, out=tmp_path / "held",
+    )  # fmt: skip
+    # A climb that met an end of the ladder is a result too, and says so.
+    assert bool(pair.fault) == (len(pair.pairs) < 1)
+    assert load_held(tmp_path / "held") == pair
+    runs = [path.name for path in (tmp_path / "held" / "runs").iterdir()]
+    assert len(runs) >= 4
