@@ -41,7 +41,6 @@ TIMELESS = (
     "tests/kernelgen/test_vocabulary.py",
     "tests/kernelgen/test_workload.py",
     "tests/kernelgen/test_zoo.py",
-    "tests/metering/measure/test_baseline_registry.py",
     "tests/metering/measure/test_endpoint_address.py",
     "tests/metering/measure/test_endpoint_client.py",
     "tests/metering/measure/test_reading.py",
