@@ -9,6 +9,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 from metering.ledger import Invoice as InvoiceDocument
+from metering.plan import Period
 from portal.accounts.access import NotAllowed
 from portal.billing.models import Invoice, JournalEntry, NumberSeries, SavingsRecord
 from portal.billing.services import (
@@ -115,7 +116,7 @@ def test_statement_under_review_is_fixed(review):
 
 
 def test_period_that_runs_cannot_be_computed(cast, approved):
-    label = timezone.now().strftime("%Y-%m")
+    label = Period.month_of(timezone.now(), approved.contract_version.contract["zone"]).label
     with pytest.raises(BillingError, match="computed afterwards"):
         compute(cast, approved, label)
 

@@ -12,6 +12,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.http import Http404
 
+from metering.plan import Period
 from metering.plan.measurement import METHOD_VERSION
 from portal.accounts.access import NotAllowed
 from portal.audits.models import SufficiencyOverride
@@ -245,7 +246,8 @@ def test_an_override_is_stated_once_and_in_time(cast, approved, whole):
     compute(cast, whole, approved)
     with pytest.raises(ReviewError, match="computed and frozen"):
         override(cast, whole, approved, RULES[1])
-    label = datetime.now(UTC).strftime("%Y-%m")
+    zone = approved.contract_version.contract["zone"]
+    label = Period.month_of(datetime.now(UTC), zone).label
     running = period_open(
         actor=cast.finance, contract_version=approved.contract_version, label=label
     )
