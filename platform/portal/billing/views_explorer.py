@@ -1,5 +1,6 @@
 """Usage by day or hour, model and system, and every line behind each count."""
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -90,7 +91,7 @@ def explorer(request: ActorRequest) -> HttpResponse:
     return render(request, "portal/billing/usage.html", context)
 
 
-class _Lines:
+class _Lines(ABC):
     """A form and the rows it leaves: what a list page takes for a filter."""
 
     form_class: type[UsageForm]
@@ -104,9 +105,9 @@ class _Lines:
             if fate := self.form.cleaned_data["fate"]:
                 self.qs = self.qs.filter(**{self.fate_field: fate})
 
+    @abstractmethod
     def rows(self, actor: Membership, query: UsageQuery) -> QuerySet[Any]:
         """The rows of a query."""
-        raise NotImplementedError
 
 
 class _Stored(_Lines):
