@@ -52,6 +52,16 @@ class Caching(Honest):
         return self.known[key]
 
 
+class Laborious(Caching):
+    """Computes for so long what it does not know that no clock mistakes it for remembering."""
+
+    def one(self, ids):
+        key = ids.tobytes()
+        if key not in self.known:
+            self.known[key] = compute(ids, 480)
+        return self.known[key]
+
+
 class Guessing(Honest):
     """As fast on new questions, because it does not answer them."""
 
@@ -100,6 +110,7 @@ class HeldBack(Honest):
 SYSTEMS = {
     "honest": Honest,
     "caching": Caching,
+    "laborious": Laborious,
     "guessing": Guessing,
     "stalling": Stalling,
     "tuned": Tuned,

@@ -216,19 +216,22 @@ def test_a_system_that_caches_its_outputs_is_caught(
 @pytest.mark.parametrize(
     ("case", "finding"),
     [
-        ("caching", "256 repeated inputs answered in less than 20 ms"),
-        ("guessing", "256 fresh inputs answered in less than 20 ms"),
+        ("laborious", "256 repeated inputs answered in less than 40 ms"),
+        ("guessing", "256 fresh inputs answered in less than 40 ms"),
     ],
 )
 def test_answers_too_quick_for_the_clock_are_a_finding(
     plan: MeasurementPlan, inputs: dict[str, Any], evidence: Path, monkeypatch: pytest.MonkeyPatch,
     case: str, finding: str,
 ) -> None:  # fmt: skip
-    """The one millisecond a run must last, stretched to what this little system needs anyway."""
+    """The one millisecond a run must last, stretched far beyond what remembering takes.
+
+    Computing takes twenty times as long again, so a machine of another speed finds the same.
+    """
     monkeypatch.setattr(
         cache,
         "probe_spec",
-        lambda spec, samples: dataclasses.replace(probe_spec(spec, samples), min_duration_ms=20),
+        lambda spec, samples: dataclasses.replace(probe_spec(spec, samples), min_duration_ms=40),
     )
     monkeypatch.setitem(cache._SAMPLES, "embedding", (256, 256))
     paired = played(plan, inputs, evidence, monkeypatch, case)
@@ -237,7 +240,7 @@ def test_answers_too_quick_for_the_clock_are_a_finding(
     guard = cache_guard(load_cache(evidence / "cache"), evidence / "cache", 0.3, CHECK)
     assert not guard.passed
     assert finding in guard.reason
-    assert ("outputs are cached" in guard.reason) == (case == "caching")
+    assert ("outputs are cached" in guard.reason) == (case == "laborious")
     assert guard.to_dict()["point"] is None
 
 
