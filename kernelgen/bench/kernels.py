@@ -52,8 +52,11 @@ class NoKernel(RuntimeError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """An accepted kernel: the schedule that replays it, its library, how many trials it took."""
+    """An accepted kernel: searched or which start, the schedule that replays it, its library, how
+    many trials the search took.
+    """
 
+    form: str
     schedule: str
     library: Path
     trials: int
@@ -73,35 +76,49 @@ class Place:
 class Finder:
     """Finds kernels and has each judged once, at all `sizes` that its operator is timed at."""
 
-    def __init__(
-        self, place: Place, sizes: Iterable[tuple[Operator, Mapping[str, int]]] = ()
-    ) -> None:
+    def __init__(self, place: Place, sizes: Iterable[tuple[Operator, Mapping[str, int]]]) -> None:
         self.place = place
         self._sizes: dict[Operator, list[Mapping[str, int]]] = {}
         for operator, dims in sizes:
             self._sizes.setdefault(operator, []).append(dims)
         self._accepted: set[Path] = set()
 
-    def find(self, operator: Operator, dims: Mapping[str, int], budget_s: float) -> Kernel:
-        """The best kernel that `budget_s` seconds of search find; the default one with no budget,
-        or where the search accepts none (a core too noisy to time on says nothing about
-        correctness).
+    def find(self, operator: Operator, dims: Mapping[str, int], budget_s: float) -> list[Kernel]:
+        """Kernels to choose from at the minute of the race: what `budget_s` seconds of search find,
+        if they accept one (a core too noisy to time on says nothing about correctness), the default
+        one, and the further starts of `SearchSpace.stock`, each best at some times.
 
-        Raises `NoKernel` with the judge's words when the default one is not accepted either.
+        Raises `NoKernel` with the judge's words when a start is not accepted.
         """
+        starts = space(operator, self.place.machine)
+        found, trials = None, 0
+        if budget_s > 0:
+            found, trials = _searched(operator, dims, self.place, budget_s)
+        forms = {schedule: name for name, schedule in starts.stock().items()}
+        forms = {starts.default(): "default"} | forms
+        kernels = [
+            self._built(operator, schedule, name, trials, judge=True)
+            for schedule, name in forms.items()
+            if schedule != found
+        ]
+        if found is not None:
+            kernels.insert(0, self._built(operator, found, "searched", trials, judge=False))
+        return kernels
+
+    def _built(
+        self, operator: Operator, schedule: Schedule, form: str, trials: int, *, judge: bool
+    ) -> Kernel:
         place = self.place
-        found, trials = _searched(operator, dims, place, budget_s) if budget_s > 0 else (None, 0)
-        schedule = found or space(operator, place.machine).default()
         text, options = source(operator, schedule), flags(place.machine, schedule)
         stem = hashlib.sha256(f"{text}\0{options}".encode()).hexdigest()[:24]
         built = compile_shared(text, options, place.work / f"{stem}.so")
         if built.path is None:
             raise NoKernel(f"not_compiled: {built.stderr[:500]}")
-        if found is None and built.path not in self._accepted:
+        if judge and built.path not in self._accepted:
             candidate = Candidate(operator.name, built.path, (text,), options)
-            self._judge(candidate, operator, self._sizes.get(operator, [dims]))
+            self._judge(candidate, operator, self._sizes[operator])
             self._accepted.add(built.path)
-        return Kernel(schedule.text(), built.path, trials)
+        return Kernel(form, schedule.text(), built.path, trials)
 
     def _judge(
         self, candidate: Candidate, operator: Operator, sizes: Sequence[Mapping[str, int]]
@@ -201,7 +218,7 @@ def ours(kernel: Kernel, contents: Contents, work: Path) -> Side:
             raise NoKernel(f"returned_error: code {code} from {kernel.schedule}")
 
     run.__dict__["borrowed"] = borrowed
-    return Side("ours", "", run, lambda: outputs)
+    return Side("ours", kernel.form, run, lambda: outputs)
 
 
 def _pack(

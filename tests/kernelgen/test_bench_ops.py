@@ -1,4 +1,5 @@
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from kernelgen.bench.stacks import STACKS, Side
 from kernelgen.bench.summary import FAILED, summary
 from kernelgen.machine import describe
 from kernelgen.ops import FAMILIES, GemmBias, MeanPool
+from kernelgen.schedule import space
 
 CORE = min(os.sched_getaffinity(0))
 GEMM = GemmBias(24, 16)
@@ -205,6 +207,36 @@ def test_a_generator_that_breaks_costs_its_own_row_alone(machine, tmp_path, monk
     broken, whole = run_ops(tiny, settings, machine=machine)
     assert broken["reason"] == "KeyError: 'no text for this'"
     assert (broken["correct"], whole["correct"]) == (False, True)
+
+
+def test_the_start_that_is_fastest_now_is_the_one_that_races(machine, tmp_path, monkeypatch):
+    """A default that is slow for the moment, as on a matrix unit at times; its rival is real."""
+    from kernelgen.bench import kernels
+
+    real, known = kernels.source, space(GEMM, machine)
+    narrow = {**known.start, "nr": next(n for n in known.axes["nr"] if n != known.start["nr"])}
+    starts = dataclasses.replace(known, others={"narrow": narrow})
+    assert list(starts.stock()) == ["narrow"]
+
+    def slow(operator, schedule):
+        text = real(operator, schedule)
+        if schedule != starts.default():
+            return text
+        head, brace, rest = text.rpartition("int kernel(")
+        before, opening, after = rest.partition("{")
+        spin = "for (volatile long spin = 0; spin < 200000; spin++) {}"
+        return f"{head}{brace}{before}{opening}\n  {spin}{after}"
+
+    monkeypatch.setattr(kernels, "space", lambda operator, machine: starts)
+    settings = Settings(CORE, tmp_path, tmp_path / "trials.jsonl", quick=True)
+    tiny = (Case("tiny", GEMM, {"m": 4}),)
+    (plain,) = run_ops(tiny, settings, machine=machine)
+    assert plain["form"] in ("default", "narrow")
+    monkeypatch.setattr(kernels, "source", slow)
+    (row,) = run_ops(tiny, settings, machine=machine)
+    assert (row["correct"], row["form"]) == (True, "narrow")
+    assert row["schedule"] == starts.stock()["narrow"].text()
+    assert row["ours_us"] < plain["ours_us"] * 20
 
 
 def _fake(name, ratio, peer_us, *, correct=True, roof=0.5, family="f"):
