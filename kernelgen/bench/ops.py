@@ -276,7 +276,7 @@ def _fastest(sides: list[Side]) -> Side:
     if len(sides) == 1:
         return sides[0]
     by_name = {side.name: side for side in sides}
-    times = race({name: side.run for name, side in by_name.items()}, rounds=5, calls=3, seed=0)
+    times = race({name: side.run for name, side in by_name.items()}, rounds=9, calls=3, seed=0)
     return by_name[min(times, key=lambda name: float(np.median(times[name])))]
 
 

@@ -168,7 +168,7 @@ def measured(
 ) -> PairedRuns:  # fmt: skip
     """The product's cache test; the baseline's answers come from the honest system."""
     # Enough that answering all from memory takes longer than the millisecond a run must last.
-    monkeypatch.setitem(cache._SAMPLES, "embedding", (1024, 1024))
+    monkeypatch.setitem(cache._SAMPLES, "embedding", (2048, 2048))
     found = played(plan, inputs, evidence, monkeypatch, case)
     assert found.complete, found.faults
     return found
