@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -25,6 +23,7 @@ from metering import baseline as baselines
 from metering import loadgen, stacks
 from metering.baseline import comparability, registry, schedule
 from metering.commands.measure import DONE, NO, WrongUse, print_json, read_object
+from metering.commands.parts import command_with_parts
 from metering.contract import BaselinePolicy
 from metering.fields import instant_text, parse_instant
 from metering.loadgen.spec import SutSpec
@@ -36,15 +35,7 @@ POLICIES = ("fixed", "reset", "ratchet", "glide")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this module's command; each part sets ``handler(arguments) -> exit status``."""
-    command = subparsers.add_parser("baseline", help="measure, register and re-measure baselines")
-    parts = command.add_subparsers(dest="part", required=True, metavar="PART")
-
-    def part(name: str, handler: Callable[[argparse.Namespace], int], help_: str) -> Any:
-        found = parts.add_parser(name, help=help_)
-        found.add_argument("--json", action="store_true")
-        found.set_defaults(handler=handler)
-        return found
-
+    part = command_with_parts(subparsers, "baseline", "measure, register and re-measure baselines")
     found = part("measure", _measure, "sweep the stock stacks and freeze the fastest correct one")
     found.add_argument(
         "spec",

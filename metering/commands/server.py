@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from metering import loadgen, stacks
 from metering.commands.measure import DONE, NO, WrongUse, print_json, read_object
+from metering.commands.parts import command_with_parts
 from metering.loadgen.spec import SutSpec
 from metering.plan import MeasurementPlan
 from metering.uplift.pairs import PairsRefused
@@ -25,15 +24,7 @@ _FIELDS = ("plan", "model", "samples", "base", "other")
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this module's command; each part sets ``handler(arguments) -> exit status``."""
-    command = subparsers.add_parser("server", help="compare the rates two systems hold in Server")
-    parts = command.add_subparsers(dest="part", required=True, metavar="PART")
-
-    def part(name: str, handler: Callable[[argparse.Namespace], int], help_: str) -> Any:
-        found = parts.add_parser(name, help=help_)
-        found.add_argument("--json", action="store_true")
-        found.set_defaults(handler=handler)
-        return found
-
+    part = command_with_parts(subparsers, "server", "compare the rates two systems hold in Server")
     found = part("measure", _measure, "climb a ladder of rates with both, pair by pair")
     found.add_argument(
         "spec",
