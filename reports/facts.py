@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from zoneinfo import available_timezones
 
 from pydantic import (
@@ -80,6 +80,20 @@ class Record(BaseModel):
     """Frozen, closed (an unknown field is an error) and strict (no silent conversion)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Grown(Record):
+    """A record that gained the fields `later`. They are written only where they are used:
+    statements from before hold.
+    """
+
+    later: ClassVar[frozenset[str]]
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = dump(self)
+        unused = {name for name in self.later if written[name] is None}
+        return {name: value for name, value in written.items() if name not in unused}
 
 
 class Party(Record):
@@ -162,9 +176,10 @@ class AsFoundFacts(Record):
     state: Text
 
 
-class BaselineFacts(Record):
+class BaselineFacts(Grown):
     """The best stock configuration; `as_found` is None where the customer stated nothing."""
 
+    later = frozenset({"as_found"})
     stack: Text
     version: Text
     configuration: Text
@@ -173,14 +188,6 @@ class BaselineFacts(Record):
     sha256: Sha256
     sweep: tuple[SweepRow, ...]
     as_found: AsFoundFacts | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_was_not_stated(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A field that came later is written only where it is used: statements from before hold."""
-        written: dict[str, Any] = dump(self)
-        if written["as_found"] is None:
-            del written["as_found"]
-        return written
 
 
 class AaFacts(Record):
@@ -194,9 +201,38 @@ class AaFacts(Record):
     reason: Text
 
 
-class UpliftFacts(Record):
-    """Point, 95 % interval and one-sided 95 % lower bound, all as ratio minus one."""
+class EnergyFacts(Record):
+    """Joules a sample of both arms, and baseline over optimised as ratio minus one with its 95 %
+    interval; or nothing of it, and the reason why it was not measured.
+    """
 
+    source: Text | None = None
+    uncertainty: Number | None = None
+    baseline_j_per_sample: Number | None = None
+    optimised_j_per_sample: Number | None = None
+    point: Number | None = None
+    lo: Number | None = None
+    hi: Number | None = None
+    reason: Sentence | None = None
+
+    @property
+    def measured(self) -> bool:
+        return self.reason is None
+
+    @model_validator(mode="after")
+    def _all_or_the_reason(self) -> EnergyFacts:
+        given = {name for name, value in self if value is not None}
+        if given != {"reason"} and given != set(type(self).model_fields) - {"reason"}:
+            raise ValueError(f"states {sorted(given)}, wanted every figure or the reason alone")
+        return self
+
+
+class UpliftFacts(Grown):
+    """Point, 95 % interval and one-sided 95 % lower bound, all as ratio minus one. `energy` is None
+    in statements from before reports printed it.
+    """
+
+    later = frozenset({"energy"})
     kept: bool
     reason: Text
     point: Number
@@ -206,6 +242,7 @@ class UpliftFacts(Record):
     pairs: Count
     ratios: tuple[Number, ...]
     optimised_samples_per_second: Number
+    energy: EnergyFacts | None = None
 
 
 class AccuracyFacts(Record):

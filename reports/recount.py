@@ -39,6 +39,7 @@ from metering.uplift.accuracy import Accuracy
 from metering.uplift.pairs import PairedRuns, load_paired
 from metering.usage import Coverage, UsageTotals, metered, read_decisions, read_events
 from reports.canonical import canonical_json, sha256_file, strict_json
+from reports.energy import require_stated
 from reports.errors import ReportError
 from reports.facts import MeasurementFacts, ReportFacts
 from reports.sufficiency import examined_again, require_printed, sufficiency_facts
@@ -116,6 +117,7 @@ def recount_measurement(evidence: Path, facts: MeasurementFacts) -> MeasuredAgai
         fast = rate * (1 + Decimal(found.uplift.point))
         stated = facts.uplift.optimised_samples_per_second
         _close("optimised samples/s", stated, fast, PRINT_TOLERANCE * fast)
+    require_stated(facts.uplift.energy, found.energy)
     _accuracy(facts, found)
     runs = load_paired(evidence / "uplift")
     _baseline_first(runs, found, facts)

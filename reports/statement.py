@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from metering.uplift.energy import METER
 from reports.archive import files_under
 from reports.canonical import canonical_document, canonical_json, sha256_bytes, sha256_file
 from reports.errors import ReportError
@@ -25,7 +26,7 @@ MEASUREMENT_TYPE = "https://ignition.example/measurement/v1"
 BILLING_TYPE = "https://ignition.example/billing/v1"
 
 # The part of the evidence that exists once a measurement is done. All else is about money.
-MEASUREMENT_FILES = ("plan.json", "system.json", "mix.json")
+MEASUREMENT_FILES = ("plan.json", "system.json", "mix.json", METER)
 MEASUREMENT_FOLDERS = ("baseline/", "aa/", "uplift/", "cache/", "accuracy/", "kernel/")
 
 

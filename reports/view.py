@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from metering.money import minor_unit
 from reports.facts import (
     DisqualificationFacts,
+    EnergyFacts,
     MeasurementFacts,
     Party,
     ReportFacts,
@@ -86,6 +87,7 @@ def view(facts: ReportFacts) -> dict[str, Any]:
             "pairs": measured.uplift.pairs,
             "rate": number(measured.uplift.optimised_samples_per_second, 1),
             "plot": plot(measured.uplift.ratios, measured.uplift.lo, measured.uplift.hi),
+            "energy": _energy(measured.uplift.energy),
         },
         "accuracy": {
             "passed": measured.accuracy.passed,
@@ -303,6 +305,24 @@ def _traffic(measured: MeasurementFacts) -> list[list[Any]]:
     bars = measured.mix.traffic
     most = max((int(bar.samples) for bar in bars), default=0) or 1
     return [[bar.tokens, bar.samples, round(int(bar.samples) / most, 4)] for bar in bars]
+
+
+def _energy(found: EnergyFacts | None) -> str:
+    """One sentence about the energy of both arms; empty in reports from before it was printed."""
+    if found is None:
+        return ""
+    if found.reason is not None:
+        return f"Energy: not measured ({found.reason})."
+    optimised, baseline = (
+        number(str(joules))
+        for joules in (found.optimised_j_per_sample, found.baseline_j_per_sample)
+    )
+    return (
+        f"Energy: {optimised} J a sample, baseline {baseline} J: baseline over optimised "
+        f"{percent(str(found.point))}, 95 % interval {interval(str(found.lo), str(found.hi))}; "
+        f"read from {found.source}, off by up to {percent(str(found.uncertainty))[1:]}. "
+        "No fee rests on it."
+    )
 
 
 def _as_found(measured: MeasurementFacts) -> str:

@@ -16,10 +16,10 @@ from metering.energy import Counter, Spent, discover, read_meter
 from metering.loadgen import EvidenceError
 from metering.refusal import Refusal
 from metering.uplift import load_paired
-from metering.uplift.account import log_times
 from metering.uplift.conditions import Conditions, watched
 from metering.uplift.energy import METER, energy_of
 from tests.metering.measure.conftest import evidence, recorded
+from tests.metering.meters import constant_power, write_meter
 
 __all__ = ["evidence", "recorded"]
 
@@ -106,18 +106,10 @@ def test_a_reading_stands_with_the_conditions_of_its_run() -> None:
     assert "energy" not in silent.to_dict()
 
 
-def meter(path: Path, rows: list[tuple[datetime, str]], share: str = "0.01") -> Path:
-    lines = [
-        f"{moment.isoformat().replace('+00:00', 'Z')},{total},{share}" for moment, total in rows
-    ]
-    path.write_text("\n".join(["time,energy_j,uncertainty", *lines]) + "\n")
-    return path
-
-
 def test_a_meters_log_is_read_between_its_rows(tmp_path: Path) -> None:
     second = timedelta(seconds=1)
     log = read_meter(
-        meter(
+        write_meter(
             tmp_path / "m.csv", [(START, "10"), (START + second, "20"), (START + 3 * second, "60")]
         )
     )
@@ -181,17 +173,13 @@ def test_an_uplift_says_its_energy_or_that_there_is_none(evidence: Path) -> None
     # Offline asks both arms for the same samples, so 6 J against 4 J is half as much again.
     assert found.less.point == pytest.approx(0.5)
     assert "rapl, off by up to 5.0%" in found.words
-    times = [log_times(run, evidence / "uplift") for pair in paired.pairs
-             for run in (pair.base, pair.other)]  # fmt: skip
-    first, last = min(begin for begin, _ in times), max(end for _, end in times)
-    total = Decimal(str((last - first).total_seconds() * 100))
-    meter(evidence / METER, [(first, "0"), (last, str(total))])
+    constant_power(evidence, 100)
     metered = energy_of(paired, evidence)
     assert metered.less is not None
     assert metered.source == "meter"
     uplift = paired.estimate()
     assert metered.less.point == pytest.approx(uplift.point, rel=0.05)
-    meter(evidence / METER, [(first, "0"), (last - timedelta(seconds=1), str(total))])
+    constant_power(evidence, 100, missing=timedelta(seconds=1))
     assert "the meter's log does not cover run" in energy_of(paired, evidence).words
     (evidence / METER).write_text("time\n")
     with pytest.raises(EvidenceError, match=METER):

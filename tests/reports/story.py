@@ -38,6 +38,7 @@ from reports import envelope, manifest, pdfsign, sshsig
 from reports.archive import write
 from reports.bundle import BILLING, FACTS, REPORT, STATEMENT, verify_text
 from reports.canonical import sha256_bytes, sha256_file, strict_json
+from reports.energy import energy_facts
 from reports.facts import MeasurementFacts, ReportFacts
 from reports.keys import LOG_ORIGIN as ORIGIN
 from reports.keys import KeySet
@@ -174,6 +175,7 @@ def measured_facts(evidence: Path) -> MeasurementFacts:
                 "optimised_samples_per_second": str(
                     round(found.baseline_samples_per_second * (1 + Decimal(uplift["point"])), 2)
                 ),
+                "energy": energy_facts(found.energy.to_dict()).model_dump(exclude_none=True),
             },
             "accuracy": {
                 "passed": found.accuracy.passed,

@@ -58,6 +58,11 @@ LIES: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("a dearer search", stated("measurement.search.cost", "99"), "uplift-recomputed"),
     ("a faster result", stated("measurement.uplift.optimised_samples_per_second", "99999"),
      "uplift-recomputed"),
+    ("energy that nothing measured",
+     stated("measurement.uplift.energy",
+            {"source": "rapl", "uncertainty": "0.05", "baseline_j_per_sample": "2",
+             "optimised_j_per_sample": "1", "point": "1", "lo": "0.9", "hi": "1.1"}),
+     "uplift-recomputed"),
     ("a draft", stated("document.status", "draft"), "facts"),
 ]  # fmt: skip
 

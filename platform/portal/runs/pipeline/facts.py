@@ -29,6 +29,7 @@ from portal.runs.models import Measurement
 from portal.workspace import absolute
 from reports import facts as fx
 from reports.canonical import sha256_bytes
+from reports.energy import energy_facts
 from reports.statement import evidence_digest
 from reports.sufficiency import sufficiency_facts
 
@@ -210,6 +211,7 @@ def _uplift(evidence: Path, measurement: Measurement) -> fx.UpliftFacts:
         pairs=str(paired.planned),
         ratios=_ratios(paired),
         optimised_samples_per_second=_number(rate.quantize(Decimal("0.01"))),
+        energy=None if "energy" not in uplift else energy_facts(uplift["energy"]),
     )
 
 

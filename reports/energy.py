@@ -1,0 +1,47 @@
+"""Energy in a report: what the runs' counters or a meter's log say, and nothing else.
+
+In: what `metering` found of energy, as its record. Out: facts to print, or an error that names the
+first figure that differs from the evidence. Nothing here writes, and no money rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metering.energy import NOT_MEASURED
+from metering.uplift.energy import Energy
+from reports.errors import ReportError
+from reports.facts import EnergyFacts
+
+
+def energy_facts(document: Mapping[str, Any]) -> EnergyFacts:
+    """The facts of `Energy.to_dict()`, to the last digit."""
+    if document["state"] == NOT_MEASURED:
+        return EnergyFacts(reason=document["reason"])
+    less = document["less"]
+    return EnergyFacts(
+        source=document["source"],
+        uncertainty=document["uncertainty"],
+        baseline_j_per_sample=document["baseline_j_per_sample"],
+        optimised_j_per_sample=document["candidate_j_per_sample"],
+        point=less["point"],
+        lo=less["lo"],
+        hi=less["hi"],
+    )
+
+
+def require_stated(stated: EnergyFacts | None, found: Energy) -> None:
+    """Facts from before reports printed energy may be silent where nothing was measured.
+
+    Raises ReportError.
+    """
+    if stated is None:
+        if found.measured:
+            raise ReportError(f"energy: the report is silent, the evidence gives {found.words}")
+        return
+    right = energy_facts(found.to_dict())
+    for name in EnergyFacts.model_fields:
+        got, want = getattr(stated, name), getattr(right, name)
+        if got != want:
+            raise ReportError(f"energy {name}: the report states {got}, the evidence gives {want}")
