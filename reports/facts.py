@@ -11,89 +11,31 @@ Never compute a figure here: facts are stated, and `reports.verify` recomputes t
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
-from zoneinfo import available_timezones
+from typing import Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    ValidationError,
-    model_serializer,
-    model_validator,
+from pydantic import model_validator
+
+from reports.canonical import canonical_json
+from reports.record import (
+    Count,
+    Currency,
+    Date,
+    Grown,
+    Identifier,
+    Number,
+    Record,
+    Sentence,
+    Sha256,
+    Text,
+    Utc,
+    Zone,
+    validated,
 )
 
-from reports.canonical import canonical_json, strict_json
-from reports.errors import ReportError
-
-R = TypeVar("R", bound="Record")
 FACTS_VERSION = "ignition-facts/v1"
-
-# Explicit marks that reorder what a person reads; a name may not change how a number looks.
-_REORDERING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-
-
-def _printable(value: str) -> str:
-    for character in value:
-        if unicodedata.category(character) in {"Cc", "Cs", "Co", "Cn"}:
-            raise ValueError(f"holds the unprintable character U+{ord(character):04X}")
-        if unicodedata.bidirectional(character) in _REORDERING:
-            raise ValueError(f"holds the text-reordering character U+{ord(character):04X}")
-    return unicodedata.normalize("NFC", value)
-
-
-def _utc(value: str) -> str:
-    if not value.endswith("Z"):
-        raise ValueError("must be RFC 3339 in UTC, ending in Z")
-    if datetime.fromisoformat(value).tzinfo != UTC:
-        raise ValueError("must be RFC 3339 in UTC, ending in Z")
-    return value
-
-
-def _zone(value: str) -> str:
-    if value not in available_timezones():
-        raise ValueError("must be an IANA time zone name such as Europe/Berlin")
-    return value
-
-
-Text = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_printable)]
-Sentence = Annotated[
-    str, StringConstraints(min_length=1, max_length=1200), AfterValidator(_printable)
-]
-Number = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9]\d{0,30})(\.\d{1,18})?$")]
-Count = Annotated[str, StringConstraints(pattern=r"^(0|[1-9]\d{0,18})$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
-Utc = Annotated[str, StringConstraints(max_length=40), AfterValidator(_utc)]
-Date = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-Zone = Annotated[str, AfterValidator(_zone)]
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-
-
-class Record(BaseModel):
-    """Frozen, closed (an unknown field is an error) and strict (no silent conversion)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Grown(Record):
-    """A record that gained the fields `later`. They are written only where they are used:
-    statements from before hold.
-    """
-
-    later: ClassVar[frozenset[str]]
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = dump(self)
-        unused = {name for name in self.later if written[name] is None}
-        return {name: value for name, value in written.items() if name not in unused}
 
 
 class Party(Record):
@@ -291,7 +233,7 @@ class MeasurementFacts(Record):
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | bytes) -> MeasurementFacts:
         """Validate a JSON object or its text. Raises ReportError naming each wrong field."""
-        return _validated(cls, document)
+        return validated(cls, document)
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -439,7 +381,7 @@ class ReportFacts(Record):
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | bytes) -> ReportFacts:
         """Validate a JSON object or its text. Raises ReportError naming each wrong field."""
-        return _validated(cls, document)
+        return validated(cls, document)
 
     def to_json(self) -> dict[str, Any]:
         document = self.model_dump(mode="json")
@@ -450,16 +392,3 @@ class ReportFacts(Record):
     def to_bytes(self) -> bytes:
         """RFC 8785 bytes: the same facts always give the same bytes."""
         return canonical_json(self.to_json())
-
-
-def _validated(cls: type[R], document: Mapping[str, Any] | str | bytes) -> R:
-    value = strict_json(document) if isinstance(document, str | bytes) else document
-    try:
-        return cls.model_validate_json(canonical_json(value))
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or cls.__name__}: {item['msg']}"
-            + (f" (got {item['input']!r:.80})" if not isinstance(item["input"], dict) else "")
-            for item in error.errors()
-        )
-        raise ReportError(f"{cls.__name__} is not valid: {wrong}. Correct these fields.") from error
