@@ -7,28 +7,32 @@ first figure that differs from the evidence. Nothing here writes, and no money r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
+from metering.decimals import to_text
 from metering.energy import NOT_MEASURED
 from metering.uplift.energy import Energy
 from reports.errors import ReportError
 from reports.facts import EnergyFacts
+from reports.record import validated
 
 
 def energy_facts(document: Mapping[str, Any]) -> EnergyFacts:
-    """The facts of `Energy.to_dict()`, to the last digit."""
+    """The facts of `Energy.to_dict()`, to the last digit.
+
+    Raises ReportError where a log holds what no report can print.
+    """
     if document["state"] == NOT_MEASURED:
-        return EnergyFacts(reason=document["reason"])
-    less = document["less"]
-    return EnergyFacts(
-        source=document["source"],
-        uncertainty=document["uncertainty"],
-        baseline_j_per_sample=document["baseline_j_per_sample"],
-        optimised_j_per_sample=document["candidate_j_per_sample"],
-        point=less["point"],
-        lo=less["lo"],
-        hi=less["hi"],
-    )
+        return validated(EnergyFacts, {"reason": document["reason"]})
+    stated = {
+        "source": document["source"],
+        "uncertainty": to_text(Decimal(document["uncertainty"])),
+        "baseline_j_per_sample": document["baseline_j_per_sample"],
+        "optimised_j_per_sample": document["candidate_j_per_sample"],
+        **{name: document["less"][name] for name in ("point", "lo", "hi")},
+    }
+    return validated(EnergyFacts, stated)
 
 
 def require_stated(stated: EnergyFacts | None, found: Energy) -> None:

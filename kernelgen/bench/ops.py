@@ -44,7 +44,7 @@ MATRIX_TRIES = 10
 
 @dataclass(frozen=True)
 class Settings:
-    """How a suite is run. `budget_s` seconds of search per operator; 0 takes its default kernel."""
+    """How a suite is run. `budget_s` seconds of search per operator; 0 searches nothing."""
 
     core: int
     work: Path

@@ -92,7 +92,9 @@ def test_what_nobody_guards_is_seen_to_stay(mark: str) -> None:
         assert parent.stdout is not None
         parent.stdout.readline()
         # Right after exec a command line reads as empty for a moment; the parent's is the second.
+        deadline = time.monotonic() + 60
         while len(marked(mark)) < 2:
+            assert time.monotonic() < deadline, "the unguarded program was never seen"
             time.sleep(0.01)
         parent.kill()
     found = left(mark, 0.2)

@@ -42,24 +42,22 @@ class Honest:
 class Caching(Honest):
     """Answers from memory what it has been asked before."""
 
+    layers = 12
+
     def __init__(self):
         self.known = {}
 
     def one(self, ids):
         key = ids.tobytes()
         if key not in self.known:
-            self.known[key] = compute(ids)
+            self.known[key] = compute(ids, self.layers)
         return self.known[key]
 
 
 class Laborious(Caching):
     """Computes for so long what it does not know that no clock mistakes it for remembering."""
 
-    def one(self, ids):
-        key = ids.tobytes()
-        if key not in self.known:
-            self.known[key] = compute(ids, 480)
-        return self.known[key]
+    layers = 480
 
 
 class Guessing(Honest):
